@@ -1,0 +1,12 @@
+"""tasktheme: which learning tasks are alike, which are hard, and which to learn next."""
+
+__version__ = "0.1.0"
+
+from tasktheme.data.dataset import Dataset, DataSplit
+from tasktheme.data.episodes import Episodes
+from tasktheme.errors import TaskThemeError
+from tasktheme.ptm import PTM
+from tasktheme.settings import Settings
+from tasktheme.tasks.taskset import Nearest, TaskSet
+
+__all__ = ["PTM", "DataSplit", "Dataset", "Episodes", "Nearest", "Settings", "TaskSet", "TaskThemeError", "__version__"]

@@ -1,0 +1,1 @@
+"""Images or features in, episodes out."""

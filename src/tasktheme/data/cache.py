@@ -1,0 +1,106 @@
+"""Arrays kept between runs: made once, written as a whole or not at all, read back without copying."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tasktheme.errors import DataError, MissingDataError, OutputError
+
+Arrays = dict[str, npt.NDArray[Any]]
+Info = dict[str, Any]
+
+_ATTEMPTS = 5  # renames tried against other writers of the same folder; one is enough unless they all find it damaged
+
+
+def cache_folder() -> Path:
+    """Where cached data lives: the environment variable TASKTHEME_CACHE, or the user's cache folder."""
+    chosen = os.environ.get("TASKTHEME_CACHE")
+    if chosen:
+        return Path(chosen).expanduser()
+    import platformdirs
+
+    return platformdirs.user_cache_path("tasktheme")
+
+
+def load_or_build(folder: Path, build: Callable[[], tuple[Arrays, Info]]) -> tuple[Arrays, Info]:
+    """The arrays and info kept in ``folder``; where they are missing or damaged, ``build()`` makes them anew."""
+    with suppress(DataError):
+        return read_arrays(folder)
+    _check_writable(folder)  # before the work of building, not after it
+    arrays, info = build()
+    write_arrays(folder, arrays, info)
+    return read_arrays(folder)
+
+
+def read_arrays(folder: Path) -> tuple[Arrays, Info]:
+    """The arrays of ``folder``, as read-only memory maps, and its info; DataError when they are missing or damaged.
+
+    Damage means a file that is missing, too short or not what was written; flipped bits inside an array go unnoticed.
+    """
+    try:
+        record = json.loads((folder / "info.json").read_text(encoding="utf-8"))
+        arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in record["arrays"]}
+        found = {name: _describe(array) for name, array in arrays.items()}
+        info = dict(record["info"])
+    except FileNotFoundError as error:
+        raise MissingDataError(f"cache {folder}: {error.filename} is missing; it has to be built") from error
+    except (ValueError, KeyError, TypeError, EOFError, OSError) as error:
+        raise DataError(f"cache {folder}: damaged ({error}); delete the folder") from error
+    if found != record["arrays"]:
+        raise DataError(f"cache {folder}: expected arrays {record['arrays']}, found {found}; delete the folder")
+    return arrays, info
+
+
+def write_arrays(folder: Path, arrays: Mapping[str, npt.NDArray[Any]], info: Mapping[str, Any]) -> None:
+    """Write ``arrays`` (one .npy file each) and ``info`` (anything JSON can hold) to ``folder``, all or nothing.
+
+    The files are written beside ``folder`` and renamed into place. If another process got there first with a sound copy,
+    that copy stays and this one is dropped; a damaged copy is replaced.
+    """
+    _check_writable(folder)
+    record = {"arrays": {name: _describe(array) for name, array in arrays.items()}, "info": dict(info)}
+    try:
+        with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
+            fresh = Path(scratch) / "fresh"
+            fresh.mkdir()
+            for name, array in arrays.items():
+                np.save(fresh / f"{name}.npy", array, allow_pickle=False)
+            (fresh / "info.json").write_text(json.dumps(record, ensure_ascii=False), encoding="utf-8")
+            _move_into_place(fresh, folder, Path(scratch))
+    except OSError as error:
+        raise OutputError(f"cache {folder}: cannot be written ({error}); set TASKTHEME_CACHE to another folder") from error
+
+
+def _move_into_place(fresh: Path, folder: Path, scratch: Path) -> None:
+    for attempt in range(_ATTEMPTS):
+        with suppress(OSError):  # a folder that holds files is never overwritten by a rename
+            fresh.rename(folder)
+            return
+        with suppress(DataError):
+            read_arrays(folder)
+            return
+        with suppress(FileNotFoundError):  # another writer may have moved it just now
+            folder.rename(scratch / f"damaged{attempt}")  # goes away with the scratch folder
+    fresh.rename(folder)
+
+
+def _check_writable(folder: Path) -> None:
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"cache {folder.parent}: cannot be made ({error}); set TASKTHEME_CACHE to another folder") from error
+    if not os.access(folder.parent, os.W_OK | os.X_OK):
+        raise OutputError(f"cache {folder.parent}: cannot be written; set TASKTHEME_CACHE to another folder")
+
+
+def _describe(array: npt.NDArray[Any]) -> dict[str, Any]:
+    return {"dtype": array.dtype.str, "shape": list(array.shape)}

@@ -1,0 +1,160 @@
+"""A data set in memory: data points sorted by class, classes that may belong to groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from tasktheme.data.checks import check_data
+from tasktheme.data.episodes import Episodes
+from tasktheme.errors import DataError
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Data points with a class each, and optionally a group (alphabet, domain, ...) for each class.
+
+    ``x`` is (M, channels, height, width) uint8 or (M, D) float32, sorted by class: class c owns the rows
+    ``starts[c] : starts[c] + counts[c]``. Make one with :meth:`from_arrays`, or from unlabelled tasks with
+    :meth:`from_tasks`: then ``unlabelled`` is True and each "class" is a whole task.
+    """
+
+    name: str
+    x: npt.NDArray[np.generic]
+    counts: npt.NDArray[np.int64]
+    class_names: tuple[str, ...]
+    class_group: npt.NDArray[np.int64]
+    group_names: tuple[str, ...]
+    unlabelled: bool = False
+
+    @classmethod
+    def from_tasks(cls, tasks: Sequence[npt.ArrayLike], *, names: Sequence[str] | None = None, name: str = "tasks") -> Dataset:
+        """Build a data set of unlabelled tasks: a list of arrays of data points, of any sizes from one point up."""
+        if len(tasks) == 0:
+            raise DataError(f"{name!r} holds no task; at least one is needed")
+        if names is not None and len(names) != len(tasks):
+            raise DataError(f"{name!r}: expected a name for each of the {len(tasks)} tasks, got {len(names)} names")
+        arrays = [check_data(np.asarray(task), what=f"task {i}") for i, task in enumerate(tasks)]
+        for i, array in enumerate(arrays):
+            if array.shape[1:] != arrays[0].shape[1:]:
+                raise DataError(f"task {i}: expected data points of shape {arrays[0].shape[1:]} as in task 0, got {array.shape[1:]}")
+        return cls(
+            name=name,
+            x=np.concatenate(arrays),
+            counts=np.array([len(array) for array in arrays], dtype=np.int64),
+            class_names=tuple(str(i) for i in range(len(tasks))) if names is None else tuple(names),
+            class_group=np.zeros(len(tasks), dtype=np.int64),
+            group_names=(name,),
+            unlabelled=True,
+        )
+
+    @classmethod
+    def from_arrays(
+        cls,
+        x: npt.ArrayLike,
+        y: npt.ArrayLike,
+        groups: npt.ArrayLike | None = None,
+        *,
+        name: str = "arrays",
+    ) -> Dataset:
+        """Build a data set from points ``x``, their labels ``y`` and, optionally, their ``groups``.
+
+        Labels and groups may be numbers or strings. A class that occurs in two groups is two classes.
+        """
+        points = check_data(np.asarray(x), what=f"data set {name!r}")
+        labels = np.asarray(y)
+        if labels.shape != (len(points),):
+            raise DataError(f"labels of {name!r}: expected shape ({len(points)},) to match the data, got {labels.shape}")
+        group_values = np.zeros(len(points), dtype=np.int64) if groups is None else np.asarray(groups)
+        if group_values.shape != (len(points),):
+            raise DataError(f"groups of {name!r}: expected shape ({len(points)},) to match the data, got {group_values.shape}")
+
+        group_names, group_of_point = np.unique(group_values, return_inverse=True)
+        label_names, label_of_point = np.unique(labels, return_inverse=True)
+        pairs = np.stack([group_of_point, label_of_point], axis=1)
+        classes, class_of_point, counts = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
+        order = np.argsort(class_of_point.reshape(-1), kind="stable")
+        return cls(
+            name=name,
+            x=points[order],
+            counts=counts.astype(np.int64),
+            class_names=tuple(str(label_names[c]) for c in classes[:, 1]),
+            class_group=classes[:, 0].astype(np.int64),
+            group_names=(name,) if groups is None else tuple(str(g) for g in group_names),
+        )
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __repr__(self) -> str:
+        return (
+            f"Dataset({self.name!r}: {len(self.x):,} points of shape {self.point_shape}, "
+            f"{len(self.class_names)} classes, {len(self.group_names)} groups)"
+        )
+
+    @property
+    def point_shape(self) -> tuple[int, ...]:
+        """Shape of one data point: (channels, height, width) or (D,)."""
+        return tuple(self.x.shape[1:])
+
+    @cached_property
+    def starts(self) -> npt.NDArray[np.int64]:
+        """First row of each class."""
+        return np.concatenate([[0], np.cumsum(self.counts)[:-1]]).astype(np.int64)
+
+    @cached_property
+    def tensor(self) -> torch.Tensor:
+        """The data points as one tensor that shares their memory."""
+        return torch.from_numpy(np.require(self.x, requirements=["C", "W"]))
+
+    def select_groups(self, groups: Sequence[str], *, name: str | None = None) -> Dataset:
+        """The part of this data set whose classes belong to ``groups``, in this data set's order."""
+        unknown = sorted(set(groups) - set(self.group_names))
+        if unknown:
+            raise DataError(f"{self.name!r} has no group {unknown[0]!r}; it has {', '.join(self.group_names[:8])}, ...")
+        kept_groups = [g for g, group_name in enumerate(self.group_names) if group_name in set(groups)]
+        kept = np.flatnonzero(np.isin(self.class_group, kept_groups))
+        rows = np.concatenate([np.arange(self.starts[c], self.starts[c] + self.counts[c]) for c in kept])
+        renumber = {old: new for new, old in enumerate(kept_groups)}
+        return Dataset(
+            name=name or self.name,
+            x=self.x[rows],
+            counts=self.counts[kept],
+            class_names=tuple(self.class_names[c] for c in kept),
+            class_group=np.array([renumber[g] for g in self.class_group[kept]], dtype=np.int64),
+            group_names=tuple(self.group_names[g] for g in kept_groups),
+        )
+
+    def episodes(
+        self,
+        ways: int | tuple[int, int] = 5,
+        shots: int = 20,
+        n: int = 100,
+        *,
+        seed: int = 0,
+        within_group: bool = True,
+    ) -> Episodes:
+        """``n`` random tasks: each draws ``ways`` classes (of one group) and ``shots`` points of each.
+
+        Args:
+            ways: classes in a task, a number or an inclusive range (fewest, most).
+            shots: data points drawn from each class.
+            n: how many tasks.
+            seed: the same seed gives the same tasks, on any device.
+            within_group: all classes of a task come from one group; False mixes groups.
+        """
+        return Episodes.sample(self, ways=ways, shots=shots, n=n, seed=seed, within_group=within_group)
+
+
+@dataclass(frozen=True)
+class DataSplit:
+    """A training part and a held-out part that share no class."""
+
+    name: str
+    train: Dataset
+    test: Dataset

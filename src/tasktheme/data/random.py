@@ -1,0 +1,58 @@
+"""Random numbers without state: a hash of (seed, stream, counters), the same on every device.
+
+A task is a function of the seed and its number alone, so a run resumes at any task, and a CPU and a GPU draw the same
+tasks. The mixing function is the finaliser of SplitMix64 (Steele, Lea & Flood, 2014), in wrapping int64 arithmetic.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Int64
+from torch import Tensor
+
+
+def _signed(value: int) -> int:
+    """The 64 bits of ``value`` read as a signed integer, as torch stores them."""
+    value &= (1 << 64) - 1
+    return value - (1 << 64) if value >= 1 << 63 else value
+
+
+_GOLDEN = 0x9E3779B97F4A7C15
+_MULTIPLY = (_signed(0xBF58476D1CE4E5B9), _signed(0x94D049BB133111EB))
+
+
+def _mix(bits: Tensor) -> Tensor:
+    for shift, multiplier in ((30, _MULTIPLY[0]), (27, _MULTIPLY[1])):
+        bits = (bits ^ _logical_shift(bits, shift)) * multiplier
+    return bits ^ _logical_shift(bits, 31)
+
+
+def _logical_shift(bits: Tensor, shift: int) -> Tensor:
+    return (bits >> shift) & ((1 << (64 - shift)) - 1)
+
+
+def random_bits(seed: int, stream: int, *counters: Int64[Tensor, "..."]) -> Int64[Tensor, "..."]:
+    """Uniform integers in [0, 2^63), one for each broadcast combination of the counters."""
+    first, *rest = counters
+    state = _mix(first * _signed(_GOLDEN) + _signed(seed * _GOLDEN + stream * 0xD1342543DE82EF95))
+    for counter in rest:
+        state = _mix(state + counter * _signed(_GOLDEN))
+    return _logical_shift(state, 1)
+
+
+def random_below(seed: int, stream: int, task: Int64[Tensor, "..."], limit: Int64[Tensor, "..."]) -> Int64[Tensor, "..."]:
+    """Uniform integers in [0, limit); the bias of the remainder is below limit / 2^63."""
+    return random_bits(seed, stream, task) % limit
+
+
+def random_order(
+    seed: int, stream: int, task: Int64[Tensor, "*B"], size: Int64[Tensor, "*B"], *, largest: int, take: int
+) -> Int64[Tensor, "*B take"]:
+    """The first ``take`` entries of a uniform random order of range(size); where size < take the rest is meaningless.
+
+    ``largest`` is the largest size, ``take`` at most that. Every entry gets a random key; the smallest keys win.
+    """
+    slots = torch.arange(largest, device=task.device)
+    keys = random_bits(seed, stream, task.unsqueeze(-1), slots)
+    keys = keys.masked_fill(slots >= size.unsqueeze(-1), torch.iinfo(torch.int64).max)
+    return keys.topk(take, dim=-1, largest=False, sorted=True).indices

@@ -1,0 +1,37 @@
+"""The error tree. Every error is also the built-in exception it resembles."""
+
+
+class TaskThemeError(Exception):
+    """Base of all errors that tasktheme raises on purpose; its message is one clear line."""
+
+
+class SettingsError(TaskThemeError, ValueError):
+    """A setting is unknown, out of range, or contradicts another."""
+
+
+class DataError(TaskThemeError, ValueError):
+    """Data has the wrong shape, type or values, or too little of it."""
+
+
+class MissingDataError(DataError, FileNotFoundError):
+    """A named data set or file is not where it was looked for."""
+
+
+class ModelFileError(TaskThemeError, ValueError):
+    """A saved model or task file is damaged, foreign or of a newer format."""
+
+
+class OutputError(TaskThemeError, OSError):
+    """An output path exists already or cannot be written."""
+
+
+class NotFittedError(TaskThemeError, RuntimeError):
+    """The model must be fitted before it is asked."""
+
+
+class TrainingError(TaskThemeError, ArithmeticError):
+    """Training met a NaN, an infinity or a covariance that is not positive definite."""
+
+
+class Interrupted(TaskThemeError, KeyboardInterrupt):
+    """Training was interrupted; the message says what was kept and how to go on."""

@@ -1,0 +1,64 @@
+"""Closed forms for Dirichlet distributions, batched over leading dimensions.
+
+Symbols as in the paper: ``alpha`` and ``gamma`` are concentrations of shape (..., K).
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+def expected_log(gamma: Float[Tensor, "*B K"]) -> Float[Tensor, "*B K"]:
+    """E[ln pi_k] under Dirichlet(gamma): digamma(gamma_k) - digamma(sum_j gamma_j), Appendix A (ln pi tilde)."""
+    return torch.digamma(gamma) - torch.digamma(gamma.sum(dim=-1, keepdim=True))
+
+
+def log_normaliser(gamma: Float[Tensor, "*B K"]) -> Float[Tensor, "*B"]:
+    """ln B(gamma) = sum_k ln Gamma(gamma_k) - ln Gamma(sum_k gamma_k), the log multivariate beta function."""
+    return torch.lgamma(gamma).sum(dim=-1) - torch.lgamma(gamma.sum(dim=-1))
+
+
+def expected_log_density(
+    gamma: Float[Tensor, "*B K"], alpha: Float[Tensor, "*#B K"]
+) -> Float[Tensor, "*B"]:
+    """E_q[ln Dirichlet(pi; alpha)] with q = Dirichlet(gamma): Appendix A, the term of p(pi | alpha)."""
+    return ((alpha - 1.0) * expected_log(gamma)).sum(dim=-1) - log_normaliser(alpha)
+
+
+def entropy(gamma: Float[Tensor, "*B K"]) -> Float[Tensor, "*B"]:
+    """Differential entropy of Dirichlet(gamma), the paper's task uncertainty; nats, may be negative."""
+    return -expected_log_density(gamma, gamma)
+
+
+def kl_divergence(
+    gamma: Float[Tensor, "T1 K"], other: Float[Tensor, "T2 K"]
+) -> Float[Tensor, "T1 T2"]:
+    """KL[Dirichlet(gamma_i) || Dirichlet(other_j)] for all pairs, as one matrix product.
+
+    KL = (gamma_i . g_i - ln B(gamma_i)) + ln B(other_j) - other_j . g_i   with g_i = E[ln pi] under gamma_i.
+    Rounding can leave values of the order of the machine precision times the terms above, of either sign; they are cut
+    off at zero. Use float64 where small distances matter.
+    """
+    g = expected_log(gamma)
+    own = (gamma * g).sum(dim=-1) - log_normaliser(gamma)
+    left = torch.cat([-g, torch.ones_like(own)[:, None]], dim=1)
+    right = torch.cat([other, log_normaliser(other)[:, None]], dim=1)
+    return (own[:, None] + left @ right.mT).clamp_min(0.0)
+
+
+def newton_step(
+    alpha: Float[Tensor, " K"], mean_expected_log: Float[Tensor, " K"]
+) -> Float[Tensor, " K"]:
+    """H^-1 g of the bound with respect to alpha, per task (Appendix B, maximum likelihood for alpha).
+
+    ``mean_expected_log`` is the mean over tasks of E[ln pi] under q; the number of tasks cancels. The Hessian is a
+    diagonal plus a constant, so its inverse costs K (Minka, 2000).
+    """
+    total = alpha.sum(dim=-1, keepdim=True)
+    g = torch.digamma(total) - torch.digamma(alpha) + mean_expected_log
+    q = -torch.polygamma(1, alpha)
+    a = torch.polygamma(1, total)
+    b = (g / q).sum(dim=-1, keepdim=True) / (1.0 / a + (1.0 / q).sum(dim=-1, keepdim=True))
+    return (g - b) / q

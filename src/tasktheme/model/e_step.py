@@ -1,0 +1,56 @@
+"""The E-step: a task's responsibilities r and Dirichlet posterior gamma, given the themes (Algorithm 1, Appendix B)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor
+
+from tasktheme.maths import dirichlet
+
+
+@dataclass(frozen=True)
+class TaskPosterior:
+    """q(z) and q(pi) of a batch of tasks. Padded data points have no meaning in log_r: use the mask."""
+
+    log_r: Float[Tensor, "T N K"]
+    gamma: Float[Tensor, "T K"]
+    converged: Bool[Tensor, " T"]
+    iterations: Int64[Tensor, ""]
+
+
+def responsibilities(log_likelihood: Float[Tensor, "T N K"], gamma: Float[Tensor, "T K"]) -> Float[Tensor, "T N K"]:
+    """ln r_ink, normalised over themes: ln r proportional to E[ln N(u; mu_k, Sigma_k)] + E[ln pi_k]."""
+    return torch.log_softmax(log_likelihood + dirichlet.expected_log(gamma).unsqueeze(-2), dim=-1)
+
+
+def e_step(
+    log_likelihood: Float[Tensor, "T N K"],
+    alpha: Float[Tensor, " K"],
+    mask: Bool[Tensor, "T N"],
+    *,
+    iterations: int,
+    tolerance: float | None = None,
+) -> TaskPosterior:
+    """Alternate r and gamma = alpha + sum_n r from gamma = alpha + N / K.
+
+    Stops when every task's mean change in gamma is below ``tolerance``, at the latest after ``iterations``. With
+    ``tolerance=None`` all iterations run and nothing is read back from the device.
+    """
+    weight = mask.unsqueeze(-1).to(log_likelihood.dtype)
+    gamma = alpha + weight.sum(dim=-2) / alpha.shape[-1]
+    change = torch.full_like(gamma[..., 0], torch.inf)
+    log_r = responsibilities(log_likelihood, gamma)
+    done = 0
+    while done < iterations:
+        updated = alpha + (log_r.exp() * weight).sum(dim=-2)
+        change = (updated - gamma).abs().mean(dim=-1)
+        gamma = updated
+        done += 1
+        if done == iterations or (tolerance is not None and bool((change < tolerance).all())):
+            break
+        log_r = responsibilities(log_likelihood, gamma)
+    converged = change < (tolerance if tolerance is not None else torch.inf)
+    return TaskPosterior(log_r, gamma, converged, torch.tensor(done, device=gamma.device))

@@ -1,0 +1,95 @@
+"""The M-step: themes from responsibilities (Appendix B), and its online forms (the paper's online update)."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from tasktheme.maths import dirichlet
+from tasktheme.model.themes import Covariance, Moments
+
+_LARGEST_SHRINK = 0.9  # a Newton step may take at most this part of any alpha_k, so that alpha stays positive
+
+
+def moments(
+    m: Float[Tensor, "*B N D"],
+    s: Float[Tensor, "*B N D"],
+    log_r: Float[Tensor, "*B N K"],
+    mask: Bool[Tensor, "*B N"],
+    *,
+    covariance: Covariance,
+) -> Moments:
+    """Mean and covariance of each theme over the N data points of each batch entry (Appendix B: mu_k and Sigma_k).
+
+    The responsibilities are normalised over data points in log space, so a theme that owns almost nothing still has
+    a finite local mean; its mass n tells how little that mean is worth.
+    """
+    log_r = log_r.masked_fill(~mask.unsqueeze(-1), -torch.inf)
+    n = log_r.exp().sum(dim=-2)
+    weight = torch.softmax(log_r, dim=-2)  # (..., N, K), sums to one over the data points
+    mu = weight.mT @ m
+    if covariance == "full":
+        centred = (m.unsqueeze(-3) - mu.unsqueeze(-2)) * weight.mT.sqrt().unsqueeze(-1)  # (..., K, N, D)
+        Sigma = centred.mT @ centred + torch.diag_embed(weight.mT @ s.square())
+        return Moments(n, mu, Sigma)
+    origin = m.mean(dim=-2, keepdim=True)
+    local = m - origin
+    Sigma = (weight.mT @ (local.square() + s.square()) - (mu - origin).square()).clamp_min(0.0)
+    if covariance == "isotropic":
+        Sigma = Sigma.mean(dim=-1, keepdim=True).expand_as(Sigma)
+    return Moments(n, mu, Sigma)
+
+
+def combine(first: Moments, second: Moments, *, first_weight: Tensor | float, second_weight: Tensor | float) -> Moments:
+    """The moments of two sets of data points together, each set's mass scaled by its weight.
+
+    Equal to adding the weighted sums of r, r m and r (m m' + diag s^2) and normalising, without their cancellation.
+    """
+    n_first, n_second = first_weight * first.n, second_weight * second.n
+    n = n_first + n_second
+    part = (n_second / n.clamp_min(torch.finfo(n.dtype).tiny)).unsqueeze(-1)  # 0 for a theme with no mass at all
+    step = second.mu - first.mu
+    mu = first.mu + part * step
+    if first.Sigma.ndim == first.mu.ndim:
+        between = step.square()
+    else:
+        between = step.unsqueeze(-1) * step.unsqueeze(-2)
+        part = part.unsqueeze(-1)
+    Sigma = (1.0 - part) * first.Sigma + part * second.Sigma + part * (1.0 - part) * between
+    return Moments(n, mu, Sigma)
+
+
+def isotropic(value: Moments) -> Moments:
+    """Average the variances over dimensions: combining isotropic moments adds the spread of their means unevenly."""
+    return Moments(value.n, value.mu, value.Sigma.mean(dim=-1, keepdim=True).expand_as(value.Sigma))
+
+
+def online_statistics(old: Moments, batch: Moments, rho: Tensor | float, *, covariance: Covariance) -> Moments:
+    """Online EM on sufficient statistics (Cappe & Moulines, 2009): a theme moves by what it owns of the batch.
+
+    See docs/decisions.md, "Sufficient statistics instead of local parameters". With rho = 1 and all tasks in the batch
+    this is the full M-step.
+    """
+    share = Moments(batch.n / batch.n.sum(dim=-1, keepdim=True), batch.mu, batch.Sigma)
+    updated = combine(old, share, first_weight=1.0 - rho, second_weight=rho)
+    return isotropic(updated) if covariance == "isotropic" else updated
+
+
+def online_parameters(old: Moments, local: Moments, rho: Tensor | float) -> Moments:
+    """The paper's mini-batch update: the mean over tasks of the tasks' own mu and Sigma, all with equal weight.
+
+    ``local`` has a leading task dimension. The mass is tracked alike, for reports only.
+    """
+    n = local.n.sum(dim=0)
+    n = (1.0 - rho) * old.n + rho * n / n.sum(dim=-1, keepdim=True)
+    mu = (1.0 - rho) * old.mu + rho * local.mu.mean(dim=0)
+    Sigma = (1.0 - rho) * old.Sigma + rho * local.Sigma.mean(dim=0)
+    return Moments(n, mu, Sigma)
+
+
+def update_alpha(alpha: Float[Tensor, " K"], gamma: Float[Tensor, "T K"], rho: Tensor | float) -> Float[Tensor, " K"]:
+    """alpha - rho H^-1 g (the paper's online update), the step shortened where it would take alpha_k near zero."""
+    step = rho * dirichlet.newton_step(alpha, dirichlet.expected_log(gamma).mean(dim=0))
+    room = torch.where(step > 0.0, _LARGEST_SHRINK * alpha / step.clamp_min(torch.finfo(step.dtype).tiny), torch.inf)
+    return alpha - step * room.min().clamp_max(1.0)

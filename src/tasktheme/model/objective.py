@@ -1,0 +1,92 @@
+"""The bi-level objective of one mini-batch: q(z, pi) from the t half, the loss and the themes' news from the v half."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tasktheme.data.episodes import EpisodeBatch
+from tasktheme.maths import gaussian
+from tasktheme.model.bound import lda_bound, log_class_probability
+from tasktheme.model.e_step import e_step, responsibilities
+from tasktheme.model.m_step import moments
+from tasktheme.model.themes import Moments, Themes
+from tasktheme.nets.build import Networks
+from tasktheme.settings import Settings
+
+
+@dataclass(frozen=True)
+class Objective:
+    """loss: to be minimised. terms: each term of the bound per data point, averaged over tasks, and the accuracy.
+
+    moments: of the v half; per task where the settings update on local parameters, else of the whole mini-batch.
+    gamma: the tasks' posteriors.
+    """
+
+    loss: Tensor
+    terms: dict[str, Tensor]
+    moments: Moments
+    gamma: Tensor
+
+
+def objective(
+    settings: Settings,
+    themes: Themes,
+    networks: Networks,
+    data: Tensor,
+    t: EpisodeBatch,
+    v: EpisodeBatch,
+    generator: torch.Generator,
+) -> Objective:
+    """L(u^(v), q*(z, pi)) of Eq. (9), with q* the maximiser on the t half, for a batch of tasks."""
+    encoder, decoder = networks.encoder, networks.decoder
+    labelled = settings.classification_weight > 0.0 and decoder is not None
+    x_v = data[v.rows]
+    with torch.set_grad_enabled(labelled and torch.is_grad_enabled()):
+        m_t, s_t = encoder(data[t.rows], t.mask)
+    m_v, s_v = encoder(x_v, v.mask)
+
+    with torch.no_grad():
+        posterior = e_step(
+            themes.expected_log_likelihood(m_t, s_t), themes.alpha, t.mask, iterations=settings.e_step_iterations
+        )
+    log_likelihood = themes.expected_log_likelihood(m_v, s_v)
+    if settings.validation_responsibilities == "reused":
+        log_r = posterior.log_r
+    else:  # the exact maximiser over r given gamma, so no gradient flows through it (envelope theorem)
+        log_r = responsibilities(log_likelihood.detach(), posterior.gamma)
+
+    points = v.mask.sum(dim=-1).clamp_min(1)
+    lda = lda_bound(log_likelihood, log_r, posterior.gamma, themes.alpha, v.mask)
+    bound = lda.total() / points
+    terms = {name: (value / points).mean() for name, value in vars(lda).items()}
+    if decoder is None:
+        loss = -bound.mean()
+    else:
+        noise = torch.randn(m_v.shape, generator=generator, device=m_v.device, dtype=m_v.dtype)
+        entropy_u = _mean_over_points(gaussian.diagonal_entropy(s_v), v.mask, points)
+        ln_p_x = _mean_over_points(decoder.log_prob(m_v + s_v * noise, x_v, v.mask), v.mask, points)
+        weighted = settings.bound_weight * (bound + entropy_u) + ln_p_x
+        loss = -weighted.mean() / decoder.dimensions
+        terms |= {"entropy_u": entropy_u.mean(), "ln_p_x": ln_p_x.mean()}
+    if labelled:
+        log_p = log_class_probability(
+            m_t, t.labels, t.mask, m_v, ways=settings.ways[1], squared=settings.squared_distance
+        )
+        ln_p_y = _mean_over_points(log_p.gather(-1, v.labels.unsqueeze(-1)).squeeze(-1), v.mask, points)
+        right = (log_p.argmax(dim=-1) == v.labels).to(log_p.dtype)
+        loss = loss - settings.classification_weight * ln_p_y.mean()
+        terms |= {"ln_p_y": ln_p_y.mean(), "accuracy": _mean_over_points(right, v.mask, points).mean()}
+
+    with torch.no_grad():
+        news = (m_v, s_v, log_r, v.mask)
+        if settings.update == "statistics":
+            news = tuple(part.flatten(0, 1) for part in news)
+        found = moments(*news, covariance=settings.covariance)
+    return Objective(loss, {name: value.detach() for name, value in terms.items()}, found, posterior.gamma)
+
+
+def _mean_over_points(value: Tensor, mask: Tensor, points: Tensor) -> Tensor:
+    return torch.where(mask, value, torch.zeros_like(value)).sum(dim=-1) / points

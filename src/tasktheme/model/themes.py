@@ -1,0 +1,75 @@
+"""The task-themes: K Gaussians shared by all tasks, with the Dirichlet prior over their mixtures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from tasktheme.maths import gaussian
+
+Covariance = Literal["full", "diagonal", "isotropic"]
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Weighted first and second moments of embeddings under each theme: what the M-step needs to know.
+
+    n: mass of each theme; mu: mean; Sigma: covariance, (..., K, D, D) if full and (..., K, D) if diagonal or isotropic.
+    Together they carry the same information as the sums of r, r m and r (m m' + diag s^2), but a covariance kept as
+    such stays positive semi-definite under every weighted combination, in floating point too.
+    """
+
+    n: Float[Tensor, "*B K"]
+    mu: Float[Tensor, "*B K D"]
+    Sigma: Float[Tensor, "*B K *DD"]
+
+
+@dataclass(frozen=True)
+class Themes:
+    """alpha: Dirichlet prior; moments: share, mean and covariance of each theme; scale_tril: factor of the covariance.
+
+    scale_tril is (K, D, D), the Cholesky factor, or (K, D), standard deviations. valid is False where a value is not
+    finite or a covariance is not positive definite: such themes must not be used.
+    """
+
+    alpha: Float[Tensor, " K"]
+    moments: Moments
+    scale_tril: Float[Tensor, "K *DD"]
+    valid: Bool[Tensor, ""]
+
+    @classmethod
+    def build(cls, alpha: Float[Tensor, " K"], moments: Moments, *, floor: float) -> Themes:
+        """Factorise the covariances after adding ``floor`` times the themes' average variance to their diagonal.
+
+        Data whose encoder is certain (s = 0) can have a theme with fewer points than dimensions: the floor keeps its
+        covariance invertible.
+        """
+        Sigma = moments.Sigma
+        if Sigma.ndim == 2:
+            scale_tril = (Sigma + floor * Sigma.mean()).sqrt()
+            factorised = (scale_tril > 0.0).all()
+        else:
+            lift = floor * Sigma.diagonal(dim1=-2, dim2=-1).mean()
+            identity = torch.eye(Sigma.shape[-1], dtype=Sigma.dtype, device=Sigma.device)
+            scale_tril, info = torch.linalg.cholesky_ex(Sigma + lift * identity)
+            factorised = (info == 0).all()
+        finite = scale_tril.isfinite().all() & moments.mu.isfinite().all() & (alpha > 0.0).all() & alpha.isfinite().all()
+        return cls(alpha=alpha, moments=moments, scale_tril=scale_tril, valid=finite & factorised)
+
+    @property
+    def mu(self) -> Float[Tensor, "K D"]:
+        """Mean of each theme."""
+        return self.moments.mu
+
+    @property
+    def share(self) -> Float[Tensor, " K"]:
+        """Each theme's share of the data points seen."""
+        return self.moments.n / self.moments.n.sum(dim=-1, keepdim=True)
+
+    def expected_log_likelihood(self, m: Float[Tensor, "*N D"], s: Float[Tensor, "*N D"]) -> Float[Tensor, "*N K"]:
+        """E_q(u)[ln N(u; mu_k, Sigma_k)] for q(u) = N(m, diag(s^2))."""
+        return gaussian.expected_log_likelihood(m, s, self.mu, self.scale_tril)

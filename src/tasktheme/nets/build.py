@@ -1,0 +1,56 @@
+"""Encoder and decoder for given settings and data points, as one pair that moves, saves and loads together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from tasktheme.errors import SettingsError
+from tasktheme.nets.convolutional import ConvolutionalDecoder, ConvolutionalEncoder
+from tasktheme.nets.vector import IdentityEncoder, Standardise, VectorDecoder, VectorEncoder
+from tasktheme.settings import Settings
+
+Encoder = ConvolutionalEncoder | VectorEncoder | IdentityEncoder
+Decoder = ConvolutionalDecoder | VectorDecoder
+
+
+class Networks(nn.Module):
+    """An encoder and its decoder (None with the identity encoder), weights drawn from the settings' seed."""
+
+    def __init__(self, settings: Settings, point_shape: tuple[int, ...], device: torch.device) -> None:
+        super().__init__()
+        self.point_shape = point_shape
+        with torch.random.fork_rng(devices=[]):  # layers draw their weights from the global generator: borrow it
+            torch.manual_seed(settings.seed)
+            self.encoder, self.decoder = _build(settings, point_shape)
+        self.to(device)
+
+    def standardise_by(self, data: Tensor) -> None:
+        """Give a vector encoder (and its decoder, which shares it) the mean and deviation of the training data."""
+        if isinstance(self.encoder, VectorEncoder):
+            self.encoder.standardise.mean.copy_(data.mean(dim=0))
+            self.encoder.standardise.scale.copy_(data.std(dim=0).clamp_min(torch.finfo(torch.float32).eps))
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take over the weights among ``tensors``; a missing or misshapen one raises RuntimeError."""
+        own = self.state_dict()
+        self.load_state_dict({name: tensor for name, tensor in tensors.items() if name in own})
+
+
+def _build(settings: Settings, point_shape: tuple[int, ...]) -> tuple[Encoder, Decoder | None]:
+    images = len(point_shape) == 3
+    kind = settings.encoder
+    if kind == "auto":
+        kind = "convolutional" if images else "identity"
+    if (kind == "convolutional") != images:
+        raise SettingsError(f"the {kind} encoder does not take data points of shape {point_shape}")
+    if kind == "identity":
+        return IdentityEncoder(), None
+    if kind == "convolutional":
+        shape = (point_shape, settings.filters, settings.latent_dim, settings.norm)
+        return ConvolutionalEncoder(*shape), ConvolutionalDecoder(*shape)
+    standardise = Standardise(torch.zeros(point_shape), torch.ones(point_shape))
+    layers = (standardise, settings.hidden, settings.latent_dim)
+    return VectorEncoder(*layers), VectorDecoder(*layers)

@@ -1,0 +1,49 @@
+"""Normalisation layers that know which images belong to one task."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+Norm = Literal["group", "batch"]
+_CHANNELS_PER_GROUP = 8
+
+
+class GroupNorm(nn.GroupNorm):
+    """Statistics of one image alone: its embedding does not depend on what else is in its task."""
+
+    def forward(self, x: Float[Tensor, "B C H W"], mask: Bool[Tensor, "T N"]) -> Float[Tensor, "B C H W"]:
+        return super().forward(x)
+
+
+class TaskBatchNorm(nn.Module):
+    """Batch normalisation with the statistics of each task's own images, in training and in inference.
+
+    The authors' choice. ``x`` holds the T x N images of the mask one after another; padded ones do not count.
+    """
+
+    def __init__(self, channels: int, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(channels))
+        self.bias = nn.Parameter(torch.zeros(channels))
+        self.eps = eps
+
+    def forward(self, x: Float[Tensor, "B C H W"], mask: Bool[Tensor, "T N"]) -> Float[Tensor, "B C H W"]:
+        grouped = x.unflatten(0, mask.shape)  # (T, N, C, H, W)
+        weight = mask[:, :, None, None, None].to(x.dtype)
+        count = weight.sum(dim=1, keepdim=True).clamp_min(1.0) * (x.shape[-1] * x.shape[-2])
+        mean = (grouped * weight).sum(dim=(1, 3, 4), keepdim=True) / count
+        centred = grouped - mean
+        variance = (centred.square() * weight).sum(dim=(1, 3, 4), keepdim=True) / count
+        normal = (centred * (variance + self.eps).rsqrt()).flatten(0, 1)
+        return normal * self.weight[:, None, None] + self.bias[:, None, None]
+
+
+def make_norm(kind: Norm, channels: int) -> nn.Module:
+    """A normalisation layer for ``channels`` feature maps."""
+    if kind == "batch":
+        return TaskBatchNorm(channels)
+    return GroupNorm(max(1, channels // _CHANNELS_PER_GROUP), channels)

@@ -1,0 +1,282 @@
+"""PTM, the probabilistic task model as a user sees it: set up, fit, embed, save, load."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from tasktheme.data.dataset import Dataset, DataSplit
+from tasktheme.data.episodes import EpisodeBatch, Episodes
+from tasktheme.errors import DataError, Interrupted, ModelFileError, NotFittedError, SettingsError
+from tasktheme.model.e_step import TaskPosterior, e_step
+from tasktheme.model.themes import Themes
+from tasktheme.nets.build import Networks
+from tasktheme.progress import progress_bar
+from tasktheme.settings import Settings
+from tasktheme.storage import fingerprint, load_model, save_model
+from tasktheme.tasks.taskset import TaskSet
+from tasktheme.training.embedding import EmbeddedTasks, embed_batch, embed_points
+from tasktheme.training.loop import Trainer
+from tasktheme.training.resume import resume_training, save_training, theme_tensors, themes_from
+
+_POINTS_IN_BATCH = 10_000  # data points, padding included, that are embedded together
+
+TaskData = Episodes | Dataset | Sequence[npt.ArrayLike]
+
+
+class PTM:
+    """A probabilistic task model: a variational auto-encoder and a Gaussian latent Dirichlet allocation over tasks.
+
+    Args:
+        themes: number of task-themes K.
+        latent_dim: dimension of the embedding D.
+        seed: of everything random.
+        preset: "default", or "paper" for the paper's literal recipe.
+        settings: all settings at once, instead of a preset.
+        device: "cpu", "cuda", or "auto" for a GPU where there is one.
+    """
+
+    def __init__(
+        self,
+        themes: int | None = None,
+        latent_dim: int | None = None,
+        *,
+        seed: int | None = None,
+        preset: str = "default",
+        settings: Settings | None = None,
+        device: str = "auto",
+    ) -> None:
+        chosen = {"themes": themes, "latent_dim": latent_dim, "seed": seed}
+        base = settings if settings is not None else Settings.preset(preset)
+        self.settings = base.changed({name: value for name, value in chosen.items() if value is not None})
+        self.device = find_device(device)
+        self.history: list[dict[str, float]] = []
+        self.trained_on: dict[str, Any] = {}
+        self._fitted: _Fitted | None = None
+
+    def __repr__(self) -> str:
+        state = f"fitted on {self.trained_on['tasks']:,} tasks of {self.trained_on['data']!r}" if self._fitted else "not fitted"
+        return f"PTM(themes={self.settings.themes}, latent_dim={self.settings.latent_dim}, {state})"
+
+    def fit(
+        self,
+        data: Dataset | Sequence[npt.ArrayLike],
+        tasks: int = 20_000,
+        *,
+        progress: bool = True,
+        checkpoint: str | Path | None = None,
+        resume: bool = False,
+    ) -> PTM:
+        """Train on ``tasks`` tasks drawn from ``data``: a data set, or a list of arrays, each an unlabelled task.
+
+        Args:
+            data: where tasks are drawn from.
+            tasks: how many, rounded up to whole mini-batches.
+            progress: show a progress bar on standard error.
+            checkpoint: a file that keeps the state of the training, written now and then and on interrupt.
+            resume: go on from ``checkpoint`` where it exists; the result is the same as without the interruption.
+        """
+        dataset = _as_dataset(data)
+        if tasks < 1:
+            raise SettingsError(f"tasks, the number of training tasks, must be at least 1, got {tasks}")
+        settings = self.settings
+        if settings.classification_weight > 0.0 and dataset.unlabelled:
+            raise SettingsError("unlabelled tasks cannot train a classification loss: set classification_weight = 0")
+        networks = Networks(settings, dataset.point_shape, self.device)
+        networks.standardise_by(dataset.tensor)
+        steps = -(-tasks // settings.batch_tasks)
+        trainer = Trainer(settings, networks, dataset, steps, self.device)
+        file = None if checkpoint is None else Path(checkpoint)
+        if resume and file is not None and file.exists():
+            resume_training(trainer, file)
+        try:
+            trainer.run(progress=progress, checkpoint=None if file is None else lambda: save_training(trainer, file))
+        except Interrupted as stop:
+            if file is not None:
+                raise Interrupted(f"{stop}; the state is kept in {str(file)!r}: fit again with resume to go on") from None
+            raise
+        self.history = trainer.history
+        self.trained_on = {"data": dataset.name, "tasks": steps * settings.batch_tasks}
+        self._fitted = _Fitted(networks, trainer.themes)
+        return self
+
+    def embed(self, tasks: TaskData, *, progress: bool = False) -> TaskSet:
+        """Infer each task's Dirichlet distribution over themes.
+
+        ``tasks`` are episodes, unlabelled tasks, or simply a list of arrays of data points, of any sizes from one up.
+        """
+        fitted = self._require_fitted()
+        if not isinstance(tasks, Episodes):
+            if isinstance(tasks, Dataset) and not tasks.unlabelled:
+                raise DataError(f"{tasks.name!r} is a labelled data set, not tasks: draw some with .episodes(...)")
+            if not isinstance(tasks, Dataset):
+                if isinstance(tasks, np.ndarray | Tensor):
+                    raise DataError("expected a list of tasks, got one array: pass [x] for a single task")
+                tasks = Dataset.from_tasks(tasks)
+        dataset = tasks.dataset if isinstance(tasks, Episodes) else tasks
+        networks = fitted.networks
+        if dataset.point_shape != networks.point_shape:
+            raise DataError(f"this model embeds data points of shape {networks.point_shape}, got {dataset.point_shape}")
+
+        data = dataset.tensor.to(self.device)
+        count = len(tasks) if isinstance(tasks, Episodes) else len(tasks.counts)
+        gamma = np.empty((count, self.settings.themes))
+        converged = np.empty(count, dtype=np.bool_)
+        with progress_bar("embedding", count, show=progress) as advance:
+            for which, batch in _task_batches(tasks):
+                rows = EpisodeBatch(batch.rows.to(self.device), batch.labels, batch.mask.to(self.device))
+                posterior = self._posterior(fitted, self._encode(networks, data, rows))
+                gamma[which] = posterior.gamma.double().cpu().numpy()
+                converged[which] = posterior.converged.cpu().numpy()
+                advance(len(which), "")
+        if isinstance(tasks, Episodes):
+            sizes = tasks.batch.mask.sum(dim=1).numpy()
+            columns = {"group": tasks.groups(), "classes": [" ".join(names) for names in tasks.class_names()]}
+        else:
+            sizes, columns = dataset.counts, {"name": list(dataset.class_names)}
+        return TaskSet(gamma, sizes, converged, columns, fitted.fingerprint)
+
+    def embed_points(self, x: npt.ArrayLike) -> npt.NDArray[np.float32]:
+        """The mean embedding m of each data point of one task, (N, D)."""
+        fitted = self._require_fitted()
+        dataset = Dataset.from_tasks([x])
+        data = dataset.tensor.to(self.device)
+        [(_, batch)] = list(_task_batches(dataset))
+        m: npt.NDArray[np.float32] = self._encode(fitted.networks, data, batch).m[0].cpu().numpy()
+        return m
+
+    @property
+    def themes(self) -> Themes:
+        """The fitted themes: alpha, mu, covariances and shares."""
+        return self._require_fitted().themes
+
+    @property
+    def fingerprint(self) -> str:
+        """Names this model by its weights; task sets carry it."""
+        return self._require_fitted().fingerprint
+
+    def decode_themes(self) -> npt.NDArray[np.float32] | None:
+        """The decoded mean of each theme, (K, *point shape); None where there is no decoder."""
+        networks = self._require_fitted().networks
+        if networks.decoder is None:
+            return None
+        mu = self.themes.mu.unsqueeze(1)  # each theme as a task of one point: norms see it alone
+        with torch.no_grad():
+            decoded = networks.decoder.mean(mu, torch.ones_like(mu[..., 0], dtype=torch.bool))
+        pictures: npt.NDArray[np.float32] = decoded[:, 0].cpu().numpy()
+        return pictures
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the model to a folder, whole or not at all."""
+        fitted = self._require_fitted()
+        about = {
+            "settings": self.settings.as_dict(),
+            "point_shape": list(fitted.networks.point_shape),
+            "trained_on": self.trained_on,
+            "history": self.history,
+        }
+        save_model(Path(path), fitted.tensors(), about, overwrite=overwrite)
+
+    @classmethod
+    def load(cls, path: str | Path, *, device: str = "auto") -> PTM:
+        """Read a model folder; a damaged, foreign or newer one is an error that says which."""
+        tensors, about = load_model(Path(path))
+        try:
+            model = cls(settings=Settings().changed(about["settings"]), device=device)
+            model.history, model.trained_on = about["history"], about["trained_on"]
+            networks = Networks(model.settings, tuple(about["point_shape"]), model.device)
+            networks.load(tensors)
+            model._fitted = _Fitted(networks, themes_from(tensors, model.settings, model.device))
+        except (KeyError, TypeError, RuntimeError) as error:
+            raise ModelFileError(f"{str(path)!r} is damaged: {error}") from error
+        return model
+
+    def _require_fitted(self) -> _Fitted:
+        if self._fitted is None:
+            raise NotFittedError("this model is not fitted yet: call fit first, or load a saved model")
+        return self._fitted
+
+    def _encode(self, networks: Networks, data: Tensor, batch: EpisodeBatch) -> EmbeddedTasks:
+        if not networks.encoder.independent:
+            return embed_batch(networks.encoder, data, batch)
+        flat_m, flat_s = embed_points(networks.encoder, data[batch.rows[batch.mask]])
+        m = flat_m.new_zeros((*batch.mask.shape, flat_m.shape[-1]))
+        s = torch.zeros_like(m)
+        m[batch.mask], s[batch.mask] = flat_m, flat_s
+        return EmbeddedTasks(m, s, batch.mask)
+
+    def _posterior(self, fitted: _Fitted, embedded: EmbeddedTasks) -> TaskPosterior:
+        themes = fitted.themes
+        return e_step(
+            themes.expected_log_likelihood(embedded.m, embedded.s),
+            themes.alpha,
+            embedded.mask,
+            iterations=self.settings.embed_iterations,
+            tolerance=self.settings.embed_tolerance,
+        )
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    networks: Networks
+    themes: Themes
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {**self.networks.state_dict(), **theme_tensors(self.themes)}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return fingerprint(self.tensors())
+
+
+def find_device(name: str) -> torch.device:
+    """The device called ``name``; "auto" is a GPU where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise SettingsError(f"unknown device {name!r}; use auto, cpu or cuda") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise SettingsError("device 'cuda' was asked for, but torch sees no GPU here; use auto or cpu")
+    return device
+
+
+def _as_dataset(data: Dataset | Sequence[npt.ArrayLike]) -> Dataset:
+    if isinstance(data, Dataset):
+        return data
+    if isinstance(data, DataSplit):
+        raise DataError(f"{data.name!r} has a training and a held-out part: fit on its .train")
+    return Dataset.from_tasks(data)
+
+
+def _task_batches(tasks: Episodes | Dataset) -> Iterator[tuple[npt.NDArray[np.int64], EpisodeBatch]]:
+    """Batches of tasks of about ``_POINTS_IN_BATCH`` data points, with the tasks' places in the result.
+
+    Unlabelled tasks are taken in order of size, so that little is padded.
+    """
+    if isinstance(tasks, Episodes):
+        size = max(1, _POINTS_IN_BATCH // tasks.batch.rows.shape[1])
+        for start, batch in zip(range(0, len(tasks), size), tasks.batches(size), strict=True):
+            yield np.arange(start, start + len(batch.rows)), batch
+        return
+    order = np.argsort(tasks.counts, kind="stable")
+    start = 0
+    while start < len(order):
+        largest = tasks.counts[order[start:]]
+        fits = largest * np.arange(1, len(largest) + 1) <= _POINTS_IN_BATCH
+        which = order[start : start + max(1, int(fits.sum()))]
+        counts = torch.from_numpy(tasks.counts[which])
+        place = torch.arange(int(counts.max()))
+        mask = place < counts[:, None]
+        rows = (torch.from_numpy(tasks.starts[which])[:, None] + place).masked_fill(~mask, 0)
+        yield which, EpisodeBatch(rows=rows, labels=torch.zeros_like(rows), mask=mask)
+        start += len(which)

@@ -1,0 +1,206 @@
+"""All settings of a model and its training: one frozen dataclass, checked when made, with named presets."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from tasktheme.errors import SettingsError
+
+Encoder = Literal["auto", "convolutional", "vector", "identity"]
+Preset = Literal["default", "paper"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Defaults are the preset "default"; "paper" is the paper's literal recipe (docs/decisions.md compares them)."""
+
+    # the model
+    themes: int = 8
+    """K, the number of task-themes."""
+    latent_dim: int = 64
+    """D, the dimension of the embedding u; the identity encoder takes the data's own."""
+    covariance: Literal["full", "diagonal", "isotropic"] = "full"
+    """Structure of each theme's covariance."""
+    concentration: float = 1.1
+    """alpha, the symmetric Dirichlet prior of a task's mixture (its start, where it is learned)."""
+    learn_concentration: bool = False
+    """Update alpha by Newton steps."""
+    covariance_floor: float = 1e-4
+    """Added to each theme's variances, as a part of the themes' average variance."""
+
+    # the networks
+    encoder: Encoder = "auto"
+    """"auto" is "convolutional" for images and "identity" for vectors."""
+    filters: tuple[int, ...] = (8, 16, 32, 64)
+    """Filters of each convolutional module; each halves the image."""
+    hidden: tuple[int, ...] = (256, 256)
+    """Hidden layers of the "vector" encoder."""
+    norm: Literal["group", "batch"] = "group"
+    """"group" makes an image's embedding independent of its task; "batch" uses the task's own statistics."""
+
+    # the objective
+    bound_weight: float = 5.0
+    """Weight of the LDA bound and the entropy of q(u) against the reconstruction; 1 is the bound itself."""
+    classification_weight: float = 0.0
+    """Weight of the prototype classification loss; 0 ignores labels."""
+    squared_distance: bool = True
+    """Squared Euclidean distance to the prototypes; False takes the root."""
+    validation_responsibilities: Literal["recomputed", "reused"] = "recomputed"
+    """Responsibilities of the v half: recomputed from gamma, or those of the t half row by row."""
+
+    # the themes' updates
+    initialisation: Literal["mixture", "random"] = "mixture"
+    """Themes start from a mixture fitted to warm-up embeddings, or at random around the origin."""
+    update: Literal["statistics", "parameters"] = "statistics"
+    """Online update on sufficient statistics, or on the normalised local parameters."""
+    rate_offset: float = 10.0
+    """tau_0 of rho_i = (tau_0 + i)^-tau_1, i counting mini-batches."""
+    rate_power: float = 0.6
+    """tau_1 of rho_i."""
+    e_step_iterations: int = 10
+    """E-step iterations in training."""
+    warm_up: float = 0.3
+    """Part of the training tasks that trains encoder and decoder alone, with a standard normal prior."""
+    polish_tasks: int = 2000
+    """Tasks for the final EM sweeps with the encoder frozen."""
+    polish_sweeps: int = 20
+    """Final EM sweeps; 0 leaves the themes as the online updates left them."""
+
+    # inference
+    embed_iterations: int = 200
+    """Largest number of E-step iterations when embedding."""
+    embed_tolerance: float = 1e-3
+    """Mean change in gamma below which the E-step has converged."""
+
+    # training
+    batch_tasks: int = 20
+    """Tasks in a mini-batch."""
+    ways: tuple[int, int] = (5, 5)
+    """Fewest and most classes in a training task."""
+    t_shots: int = 10
+    """Data points of each class in the t half, which infers q(z, pi)."""
+    v_shots: int = 10
+    """Data points of each class in the v half, which trains."""
+    learning_rate: float = 2e-4
+    """Step size of Adam."""
+    gradient_clip: float = 10.0
+    """Largest norm of the gradient."""
+    seed: int = 0
+    """Seed of everything random."""
+
+    def __post_init__(self) -> None:
+        for name, kind in get_type_hints(type(self)).items():
+            object.__setattr__(self, name, _checked(name, getattr(self, name), kind))
+        _at_least(self, 1, "themes", "latent_dim", "e_step_iterations", "embed_iterations", "batch_tasks", "t_shots", "v_shots")
+        _at_least(self, 0, "warm_up", "polish_tasks", "polish_sweeps", "seed", "covariance_floor", "classification_weight", "rate_offset")
+        _above_zero(self, "concentration", "bound_weight", "learning_rate", "gradient_clip", "embed_tolerance")
+        if self.warm_up >= 1.0:
+            raise SettingsError(f"setting 'warm_up' is a part of the training and must be below 1, got {self.warm_up}")
+        if not 0.5 <= self.rate_power <= 1.0:
+            raise SettingsError(f"setting 'rate_power' must lie in [0.5, 1], got {self.rate_power}")
+        if not 1 <= self.ways[0] <= self.ways[1]:
+            raise SettingsError(f"setting 'ways' must be (fewest, most) with 1 <= fewest <= most, got {self.ways}")
+        if not self.filters or min(self.filters) < 1 or not self.hidden or min(self.hidden) < 1:
+            raise SettingsError("settings 'filters' and 'hidden' must name at least one layer, each of at least 1 unit")
+        if self.validation_responsibilities == "reused" and self.t_shots != self.v_shots:
+            raise SettingsError("responsibilities reused row by row need equal halves: set t_shots = v_shots")
+
+    @classmethod
+    def preset(cls, name: str = "default") -> Settings:
+        """The settings of a named preset."""
+        if name not in _PRESETS:
+            raise SettingsError(f"unknown preset {name!r}; there are {', '.join(_PRESETS)}")
+        return cls(**_PRESETS[name])
+
+    @classmethod
+    def from_toml(cls, path: str | Path, *, preset: str | None = None) -> Settings:
+        """Settings from a TOML file of ``name = value`` lines; a line ``preset = "..."`` names what they change."""
+        try:
+            content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise SettingsError(f"settings file {str(path)!r} cannot be read: {error}") from error
+        named = content.pop("preset", "default")
+        if not isinstance(named, str):
+            raise SettingsError(f"setting 'preset' must be a name, got {named!r}")
+        return cls.preset(preset or named).changed(content)
+
+    def changed(self, changes: Mapping[str, Any]) -> Settings:
+        """A copy with some settings changed; an unknown name is an error that suggests the nearest known one."""
+        known = [field.name for field in dataclasses.fields(self)]
+        for name in changes:
+            if name not in known:
+                close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+                hint = f"; did you mean {close[0]!r}?" if close else ""
+                raise SettingsError(f"unknown setting {name!r}{hint}")
+        return dataclasses.replace(self, **changes)
+
+    def as_dict(self) -> dict[str, Any]:
+        """All settings, ready for JSON."""
+        return dataclasses.asdict(self)
+
+
+_PRESETS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "paper": {
+        "covariance_floor": 0.0,
+        "norm": "batch",
+        "bound_weight": 1.0,
+        "classification_weight": 1.0,
+        "squared_distance": False,
+        "validation_responsibilities": "reused",
+        "initialisation": "random",
+        "update": "parameters",
+        "rate_offset": 1e6,
+        "rate_power": 0.5,
+        "e_step_iterations": 5,
+        "warm_up": 0.0,
+        "polish_sweeps": 0,
+        "ways": (5, 20),
+    },
+}
+
+
+def _checked(name: str, value: Any, kind: Any) -> Any:
+    """``value`` as ``kind``: a choice, a tuple of integers, a bool or a number; anything else is an error."""
+    if get_origin(kind) is Literal:
+        if value in get_args(kind):
+            return value
+        close = difflib.get_close_matches(str(value), get_args(kind), n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise SettingsError(f"setting {name!r} must be one of {', '.join(get_args(kind))}, got {value!r}{hint}")
+    if get_origin(kind) is tuple:
+        pair = name == "ways"
+        if pair and isinstance(value, int) and not isinstance(value, bool):
+            value = (value, value)
+        if isinstance(value, list | tuple) and all(type(v) is int for v in value) and (len(value) == 2 or not pair):
+            return tuple(value)
+        raise SettingsError(f"setting {name!r} must be {'two' if pair else 'a list of'} whole numbers, got {value!r}")
+    if kind is bool and isinstance(value, bool):
+        return value
+    if kind is int and isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
+        if abs(value) < float("inf"):
+            return float(value)
+    raise SettingsError(f"setting {name!r} must be {_KIND_WORDS[kind]}, got {value!r}")
+
+
+_KIND_WORDS = {bool: "true or false", int: "a whole number", float: "a finite number"}
+
+
+def _at_least(settings: Settings, limit: int, *names: str) -> None:
+    for name in names:
+        if getattr(settings, name) < limit:
+            raise SettingsError(f"setting {name!r} must be at least {limit}, got {getattr(settings, name)}")
+
+
+def _above_zero(settings: Settings, *names: str) -> None:
+    for name in names:
+        if getattr(settings, name) <= 0:
+            raise SettingsError(f"setting {name!r} must be above 0, got {getattr(settings, name)}")

@@ -1,0 +1,108 @@
+"""A saved model is a folder: weights in safetensors, everything else in JSON, written whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tasktheme import __version__
+from tasktheme.errors import ModelFileError, OutputError
+from tasktheme.training.checkpoint import pack_tensors, read_tensors, write_file
+
+FORMAT = 1
+_KIND = "tasktheme model"
+_WEIGHTS, _ABOUT = "weights.safetensors", "model.json"
+
+
+def versions() -> dict[str, str]:
+    """Versions that a result may depend on."""
+    return {
+        "tasktheme": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "platform": f"{sys.platform} {platform.machine()}",
+    }
+
+
+def fingerprint(tensors: Mapping[str, Tensor]) -> str:
+    """Sixteen characters that name a model by its weights."""
+    return hashlib.sha256(pack_tensors(tensors, {})).hexdigest()[:16]
+
+
+def check_output(path: Path, *, overwrite: bool) -> None:
+    """Raise at once, before the long work, if ``path`` cannot become an output folder."""
+    if path.exists() and not overwrite:
+        raise OutputError(f"{str(path)!r} exists already; choose another name, or overwrite it")
+    if path.exists() and not (path / _ABOUT).is_file():
+        raise OutputError(f"{str(path)!r} is not a saved model: it will not be overwritten")
+    parent = path.absolute().parent
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=parent, prefix=".tasktheme"):
+            pass
+    except OSError as error:
+        raise OutputError(f"cannot write in {str(parent)!r}: {error.strerror or error}") from error
+
+
+def save_model(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any], *, overwrite: bool) -> None:
+    """Write the folder under a temporary name, then rename it into place."""
+    check_output(path, overwrite=overwrite)
+    weights = pack_tensors(tensors, {})
+    content = {
+        "kind": _KIND,
+        "format": FORMAT,
+        "weights_sha256": hashlib.sha256(weights).hexdigest(),
+        **about,
+        "versions": versions(),
+    }
+    temporary = Path(tempfile.mkdtemp(dir=path.absolute().parent, prefix=f".{path.name}."))
+    try:
+        write_file(temporary / _WEIGHTS, weights)
+        write_file(temporary / _ABOUT, (json.dumps(content, indent=1) + "\n").encode())
+        temporary.chmod(0o755)
+        if path.exists():
+            old = temporary / "old"
+            os.replace(path, old)
+            os.replace(temporary, path)
+            shutil.rmtree(path / "old")
+        else:
+            os.replace(temporary, path)
+    except OSError as error:
+        raise OutputError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def load_model(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Weights and description of a saved model, checked against each other."""
+    if not path.is_dir():
+        raise ModelFileError(f"there is no model folder {str(path)!r}")
+    try:
+        about = json.loads((path / _ABOUT).read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise ModelFileError(f"{str(path)!r} is not a saved model: it has no {_ABOUT}") from error
+    except (OSError, ValueError) as error:
+        raise ModelFileError(f"{str(path / _ABOUT)!r} is damaged: {error}") from error
+    if not isinstance(about, dict) or about.get("kind") != _KIND:
+        raise ModelFileError(f"{str(path)!r} is not a model that tasktheme saved")
+    if not isinstance(about.get("format"), int) or about["format"] > FORMAT:
+        raise ModelFileError(
+            f"{str(path)!r} has model format {about.get('format')}, newer than this tasktheme reads ({FORMAT}): update tasktheme"
+        )
+    weights = path / _WEIGHTS
+    if not weights.is_file():
+        raise ModelFileError(f"{str(path)!r} is damaged: it has no {_WEIGHTS}")
+    if hashlib.sha256(weights.read_bytes()).hexdigest() != about.get("weights_sha256"):
+        raise ModelFileError(f"{str(weights)!r} is damaged: its checksum does not match {_ABOUT}")
+    return read_tensors(weights)[0], about

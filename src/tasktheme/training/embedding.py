@@ -1,0 +1,39 @@
+"""Data points through the encoder, in pieces that fit in memory, without gradients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from tasktheme.data.episodes import EpisodeBatch
+
+_POINTS_AT_ONCE = 2048
+
+
+@dataclass(frozen=True)
+class EmbeddedTasks:
+    """q(u) of a batch of tasks: N(m, diag(s^2)) for each data point."""
+
+    m: Float[Tensor, "T N D"]
+    s: Float[Tensor, "T N D"]
+    mask: Bool[Tensor, "T N"]
+
+
+@torch.no_grad()
+def embed_points(encoder: nn.Module, data: Tensor) -> tuple[Float[Tensor, "M D"], Float[Tensor, "M D"]]:
+    """m and s of data points that are embedded one by one (an encoder whose ``independent`` is True)."""
+    parts = []
+    for piece in data.split(_POINTS_AT_ONCE):
+        mask = torch.ones((1, len(piece)), dtype=torch.bool, device=piece.device)
+        parts.append(encoder(piece.unsqueeze(0), mask))
+    return torch.cat([m[0] for m, _ in parts]), torch.cat([s[0] for _, s in parts])
+
+
+@torch.no_grad()
+def embed_batch(encoder: nn.Module, data: Tensor, batch: EpisodeBatch) -> EmbeddedTasks:
+    """m and s of a padded batch of tasks, each task embedded as a whole."""
+    m, s = encoder(data[batch.rows], batch.mask)
+    return EmbeddedTasks(m, s, batch.mask)

@@ -1,0 +1,43 @@
+"""Full EM over a fixed set of embedded tasks: the batch form of the same model, with the encoder frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from tasktheme.model.e_step import e_step
+from tasktheme.model.m_step import combine, isotropic, moments, update_alpha
+from tasktheme.model.themes import Moments, Themes
+from tasktheme.settings import Settings
+from tasktheme.training.embedding import EmbeddedTasks
+
+
+def em_sweep(settings: Settings, themes: Themes, batches: Sequence[EmbeddedTasks]) -> Themes:
+    """One E-step over all tasks and one full M-step: mu, Sigma and, where it is learned, alpha."""
+    found: Moments | None = None
+    gammas = []
+    for batch in batches:
+        posterior = e_step(
+            themes.expected_log_likelihood(batch.m, batch.s),
+            themes.alpha,
+            batch.mask,
+            iterations=settings.e_step_iterations,
+        )
+        gammas.append(posterior.gamma)
+        flat = (part.flatten(0, 1) for part in (batch.m, batch.s, posterior.log_r, batch.mask))
+        local = moments(*flat, covariance=settings.covariance)
+        found = local if found is None else combine(found, local, first_weight=1.0, second_weight=1.0)
+    assert found is not None, "at least one batch"
+    total = Moments(found.n / found.n.sum(), found.mu, found.Sigma)
+    if settings.covariance == "isotropic":
+        total = isotropic(total)
+    alpha = update_alpha(themes.alpha, torch.cat(gammas), 1.0) if settings.learn_concentration else themes.alpha
+    return Themes.build(alpha, total, floor=settings.covariance_floor)
+
+
+def polish(settings: Settings, themes: Themes, batches: Sequence[EmbeddedTasks], sweeps: int) -> Iterator[Themes]:
+    """Yield the themes after each of ``sweeps`` full EM sweeps."""
+    for _ in range(sweeps):
+        themes = em_sweep(settings, themes, batches)
+        yield themes

@@ -1,0 +1,28 @@
+"""Shapes are checked in every test; data and GPU tests skip, saying so, where those are missing."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from jaxtyping import install_import_hook
+
+with install_import_hook("tasktheme", "beartype.beartype"):
+    import tasktheme  # noqa: F401
+
+import torch
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "data" in item.keywords and not os.environ.get("TASKTHEME_DATA"):
+            item.add_marker(pytest.mark.skip(reason="TASKTHEME_DATA is not set"))
+        if "gpu" in item.keywords and not torch.cuda.is_available():
+            item.add_marker(pytest.mark.skip(reason="no CUDA device"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Tests render and decode into a folder of their own, shared by the workers of one run."""
+    if "TASKTHEME_CACHE" not in os.environ:
+        os.environ["TASKTHEME_CACHE"] = str(tmp_path_factory.getbasetemp().parent / "tasktheme-cache")

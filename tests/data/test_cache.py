@@ -1,0 +1,175 @@
+"""The cache: all or nothing, safe against other writers, and honest about damage."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tasktheme.data import cache
+from tasktheme.errors import DataError, MissingDataError, OutputError
+
+ARRAYS: cache.Arrays = {"x": np.arange(600, dtype=np.uint8).reshape(100, 6), "y": np.linspace(0.0, 1.0, 7)}
+INFO = {"names": ["א", "ב"], "size": 2}
+
+
+def test_folder_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TASKTHEME_CACHE", str(tmp_path / "mine"))
+    assert cache.cache_folder() == tmp_path / "mine"
+
+
+@pytest.mark.parametrize("value", [None, ""])
+def test_folder_is_the_users_cache_otherwise(monkeypatch: pytest.MonkeyPatch, value: str | None) -> None:
+    if value is None:
+        monkeypatch.delenv("TASKTHEME_CACHE", raising=False)
+    else:
+        monkeypatch.setenv("TASKTHEME_CACHE", value)
+    folder = cache.cache_folder()
+    assert folder.is_absolute()
+    assert "tasktheme" in folder.parts
+
+
+def test_round_trip_is_exact_and_read_only(tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "set"
+    cache.write_arrays(folder, ARRAYS, INFO)
+    arrays, info = cache.read_arrays(folder)
+    assert info == INFO
+    assert arrays.keys() == ARRAYS.keys()
+    for name, array in arrays.items():
+        assert array.dtype == ARRAYS[name].dtype
+        np.testing.assert_array_equal(array, ARRAYS[name])
+        assert isinstance(array, np.memmap)
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0
+
+
+def test_objects_are_never_pickled(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="pickle"):
+        cache.write_arrays(tmp_path / "set", {"x": np.array([{}], dtype=object)}, {})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_failure_half_way_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    save = np.save
+
+    def full_disk(path: Path, array: np.ndarray[Any, Any], **options: Any) -> None:
+        if path.name == "y.npy":
+            raise OSError("no space left on device")
+        save(path, array, **options)
+
+    monkeypatch.setattr(np, "save", full_disk)
+    with pytest.raises(OutputError, match=r"no space left.*TASKTHEME_CACHE"):
+        cache.write_arrays(tmp_path / "set", ARRAYS, INFO)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_missing_folder_is_missing_data(tmp_path: Path) -> None:
+    with pytest.raises(MissingDataError):
+        cache.read_arrays(tmp_path / "nothing")
+
+
+def _shorten(folder: Path) -> None:
+    content = (folder / "x.npy").read_bytes()
+    (folder / "x.npy").write_bytes(content[:-1])
+
+
+def _empty(folder: Path) -> None:
+    (folder / "x.npy").write_bytes(b"")
+
+
+def _remove(folder: Path) -> None:
+    (folder / "y.npy").unlink()
+
+
+def _remove_info(folder: Path) -> None:
+    (folder / "info.json").unlink()
+
+
+def _cut_info(folder: Path) -> None:
+    content = (folder / "info.json").read_text(encoding="utf-8")
+    (folder / "info.json").write_text(content[:-2], encoding="utf-8")
+
+
+def _foreign_info(folder: Path) -> None:
+    (folder / "info.json").write_text(json.dumps([1, 2]), encoding="utf-8")
+
+
+def _other_array(folder: Path) -> None:
+    np.save(folder / "x.npy", np.zeros(3))
+
+
+@pytest.mark.parametrize("damage", [_shorten, _empty, _remove, _remove_info, _cut_info, _foreign_info, _other_array])
+def test_damage_is_noticed_and_rebuilt(tmp_path: Path, damage: Any) -> None:
+    folder = tmp_path / "set"
+    built = []
+
+    def build() -> tuple[cache.Arrays, cache.Info]:
+        built.append(True)
+        return dict(ARRAYS), dict(INFO)
+
+    cache.load_or_build(folder, build)
+    cache.load_or_build(folder, build)
+    assert len(built) == 1
+    damage(folder)
+    with pytest.raises(DataError):
+        cache.read_arrays(folder)
+    arrays, info = cache.load_or_build(folder, build)
+    assert len(built) == 2
+    assert info == INFO
+    np.testing.assert_array_equal(arrays["x"], ARRAYS["x"])
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_the_first_sound_copy_stays(tmp_path: Path) -> None:
+    folder = tmp_path / "set"
+    cache.write_arrays(folder, {"x": np.zeros(3)}, {"writer": 1})
+    held, _ = cache.read_arrays(folder)
+    cache.write_arrays(folder, {"x": np.ones(3)}, {"writer": 2})
+    arrays, info = cache.read_arrays(folder)
+    assert info == {"writer": 1}
+    assert not arrays["x"].any()
+    assert not held["x"].any()
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_many_writers_at_once_leave_one_whole_copy(tmp_path: Path, damaged: bool) -> None:
+    folder = tmp_path / "set"
+    if damaged:
+        folder.mkdir()
+        (folder / "info.json").write_text("{", encoding="utf-8")
+    writers = 8
+    together = threading.Barrier(writers)
+    failures: list[Exception] = []
+
+    def write(writer: int) -> None:
+        together.wait()
+        try:
+            cache.write_arrays(folder, {"x": np.full(1000, writer), "y": np.full(10, writer)}, {"writer": writer})
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=write, args=(writer,)) for writer in range(writers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    arrays, info = cache.read_arrays(folder)
+    assert (arrays["x"] == info["writer"]).all()
+    assert (arrays["y"] == info["writer"]).all()
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_unwritable_cache_is_told_before_building(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way", encoding="utf-8")
+
+    def build() -> tuple[cache.Arrays, cache.Info]:
+        raise AssertionError("built although it could not be kept")
+
+    with pytest.raises(OutputError, match="TASKTHEME_CACHE"):
+        cache.load_or_build(tmp_path / "file" / "set", build)
