@@ -15,14 +15,14 @@ import torch
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if "data" in item.keywords and not os.environ.get("TASKTHEME_DATA"):
+        if item.get_closest_marker("data") and not os.environ.get("TASKTHEME_DATA"):
             item.add_marker(pytest.mark.skip(reason="TASKTHEME_DATA is not set"))
-        if "gpu" in item.keywords and not torch.cuda.is_available():
+        if item.get_closest_marker("gpu") and not torch.cuda.is_available():
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Tests render and decode into a folder of their own, shared by the workers of one run."""
+    """Tests render and decode into a folder of their own."""
     if "TASKTHEME_CACHE" not in os.environ:
-        os.environ["TASKTHEME_CACHE"] = str(tmp_path_factory.getbasetemp().parent / "tasktheme-cache")
+        os.environ["TASKTHEME_CACHE"] = str(tmp_path_factory.mktemp("cache"))

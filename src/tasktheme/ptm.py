@@ -123,16 +123,14 @@ class PTM:
                 tasks = Dataset.from_tasks(tasks)
         dataset = tasks.dataset if isinstance(tasks, Episodes) else tasks
         networks = fitted.networks
-        if dataset.point_shape != networks.point_shape:
-            raise DataError(f"this model embeds data points of shape {networks.point_shape}, got {dataset.point_shape}")
-
+        self._check_points(dataset, networks)
         data = dataset.tensor.to(self.device)
         count = len(tasks) if isinstance(tasks, Episodes) else len(tasks.counts)
         gamma = np.empty((count, self.settings.themes))
         converged = np.empty(count, dtype=np.bool_)
         with progress_bar("embedding", count, show=progress) as advance:
             for which, batch in _task_batches(tasks):
-                rows = EpisodeBatch(batch.rows.to(self.device), batch.labels, batch.mask.to(self.device))
+                rows = EpisodeBatch(*(part.to(self.device) for part in (batch.rows, batch.labels, batch.mask)))
                 posterior = self._posterior(fitted, self._encode(networks, data, rows))
                 gamma[which] = posterior.gamma.double().cpu().numpy()
                 converged[which] = posterior.converged.cpu().numpy()
@@ -146,12 +144,12 @@ class PTM:
 
     def embed_points(self, x: npt.ArrayLike) -> npt.NDArray[np.float32]:
         """The mean embedding m of each data point of one task, (N, D)."""
-        fitted = self._require_fitted()
-        dataset = Dataset.from_tasks([x])
-        data = dataset.tensor.to(self.device)
-        [(_, batch)] = list(_task_batches(dataset))
-        m: npt.NDArray[np.float32] = self._encode(fitted.networks, data, batch).m[0].cpu().numpy()
-        return m
+        return _numpy(self._encode_task(x).m[0])
+
+    def theme_log_likelihood(self, x: npt.ArrayLike) -> npt.NDArray[np.float32]:
+        """(N, K) expected log-likelihood of each data point of one task under each theme."""
+        embedded = self._encode_task(x)
+        return _numpy(self.themes.expected_log_likelihood(embedded.m[0], embedded.s[0]))
 
     @property
     def themes(self) -> Themes:
@@ -171,8 +169,7 @@ class PTM:
         mu = self.themes.mu.unsqueeze(1)  # each theme as a task of one point: norms see it alone
         with torch.no_grad():
             decoded = networks.decoder.mean(mu, torch.ones_like(mu[..., 0], dtype=torch.bool))
-        pictures: npt.NDArray[np.float32] = decoded[:, 0].cpu().numpy()
-        return pictures
+        return _numpy(decoded[:, 0])
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the model to a folder, whole or not at all."""
@@ -203,6 +200,18 @@ class PTM:
         if self._fitted is None:
             raise NotFittedError("this model is not fitted yet: call fit first, or load a saved model")
         return self._fitted
+
+    def _encode_task(self, x: npt.ArrayLike) -> EmbeddedTasks:
+        networks = self._require_fitted().networks
+        dataset = Dataset.from_tasks([x])
+        self._check_points(dataset, networks)
+        [(_, batch)] = _task_batches(dataset)
+        rows = EpisodeBatch(*(part.to(self.device) for part in (batch.rows, batch.labels, batch.mask)))
+        return self._encode(networks, dataset.tensor.to(self.device), rows)
+
+    def _check_points(self, dataset: Dataset, networks: Networks) -> None:
+        if dataset.point_shape != networks.point_shape:
+            raise DataError(f"this model embeds data points of shape {networks.point_shape}, got {dataset.point_shape}")
 
     def _encode(self, networks: Networks, data: Tensor, batch: EpisodeBatch) -> EmbeddedTasks:
         if not networks.encoder.independent:
@@ -235,6 +244,11 @@ class _Fitted:
     @cached_property
     def fingerprint(self) -> str:
         return fingerprint(self.tensors())
+
+
+def _numpy(tensor: Tensor) -> npt.NDArray[np.float32]:
+    array: npt.NDArray[np.float32] = tensor.cpu().numpy()
+    return array
 
 
 def find_device(name: str) -> torch.device:

@@ -97,19 +97,32 @@ class Settings:
     def __post_init__(self) -> None:
         for name, kind in get_type_hints(type(self)).items():
             object.__setattr__(self, name, _checked(name, getattr(self, name), kind))
-        _at_least(self, 1, "themes", "latent_dim", "e_step_iterations", "embed_iterations", "batch_tasks", "t_shots", "v_shots")
-        _at_least(self, 0, "warm_up", "polish_tasks", "polish_sweeps", "seed", "covariance_floor", "classification_weight", "rate_offset")
-        _above_zero(self, "concentration", "bound_weight", "learning_rate", "gradient_clip", "embed_tolerance")
-        if self.warm_up >= 1.0:
-            raise SettingsError(f"setting 'warm_up' is a part of the training and must be below 1, got {self.warm_up}")
-        if not 0.5 <= self.rate_power <= 1.0:
-            raise SettingsError(f"setting 'rate_power' must lie in [0.5, 1], got {self.rate_power}")
-        if not 1 <= self.ways[0] <= self.ways[1]:
-            raise SettingsError(f"setting 'ways' must be (fewest, most) with 1 <= fewest <= most, got {self.ways}")
-        if not self.filters or min(self.filters) < 1 or not self.hidden or min(self.hidden) < 1:
-            raise SettingsError("settings 'filters' and 'hidden' must name at least one layer, each of at least 1 unit")
+        for name in ("themes", "latent_dim", "e_step_iterations", "embed_iterations", "batch_tasks", "t_shots", "v_shots"):
+            self._require(name, getattr(self, name) >= 1, "at least 1")
+        for name in (
+            "warm_up",
+            "polish_tasks",
+            "polish_sweeps",
+            "covariance_floor",
+            "classification_weight",
+            "rate_offset",
+            "seed",
+        ):
+            self._require(name, getattr(self, name) >= 0, "at least 0")
+        for name in ("concentration", "bound_weight", "learning_rate", "gradient_clip", "embed_tolerance"):
+            self._require(name, getattr(self, name) > 0, "above 0")
+        self._require("warm_up", self.warm_up < 1.0, "a part of the training, below 1")
+        self._require("rate_power", 0.5 <= self.rate_power <= 1.0, "in [0.5, 1]")
+        self._require("ways", 1 <= self.ways[0] <= self.ways[1], "(fewest, most) with 1 <= fewest <= most")
+        for name in ("filters", "hidden"):
+            layers = getattr(self, name)
+            self._require(name, len(layers) > 0 and min(layers) >= 1, "at least one layer, each of at least 1 unit")
         if self.validation_responsibilities == "reused" and self.t_shots != self.v_shots:
             raise SettingsError("responsibilities reused row by row need equal halves: set t_shots = v_shots")
+
+    def _require(self, name: str, met: bool, wanted: str) -> None:
+        if not met:
+            raise SettingsError(f"setting {name!r} must be {wanted}, got {getattr(self, name)}")
 
     @classmethod
     def preset(cls, name: str = "default") -> Settings:
@@ -185,22 +198,9 @@ def _checked(name: str, value: Any, kind: Any) -> Any:
         return value
     if kind is int and isinstance(value, int) and not isinstance(value, bool):
         return value
-    if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
-        if abs(value) < float("inf"):
-            return float(value)
+    if kind is float and isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf"):
+        return float(value)
     raise SettingsError(f"setting {name!r} must be {_KIND_WORDS[kind]}, got {value!r}")
 
 
 _KIND_WORDS = {bool: "true or false", int: "a whole number", float: "a finite number"}
-
-
-def _at_least(settings: Settings, limit: int, *names: str) -> None:
-    for name in names:
-        if getattr(settings, name) < limit:
-            raise SettingsError(f"setting {name!r} must be at least {limit}, got {getattr(settings, name)}")
-
-
-def _above_zero(settings: Settings, *names: str) -> None:
-    for name in names:
-        if getattr(settings, name) <= 0:
-            raise SettingsError(f"setting {name!r} must be above 0, got {getattr(settings, name)}")

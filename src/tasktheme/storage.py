@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import platform
 import shutil
 import sys
@@ -73,11 +72,11 @@ def save_model(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, An
         temporary.chmod(0o755)
         if path.exists():
             old = temporary / "old"
-            os.replace(path, old)
-            os.replace(temporary, path)
+            path.replace(old)
+            temporary.replace(path)
             shutil.rmtree(path / "old")
         else:
-            os.replace(temporary, path)
+            temporary.replace(path)
     except OSError as error:
         raise OutputError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
     finally:

@@ -12,7 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
-from tasktheme.data import glyphs
+from tasktheme.data import drawing, glyphs
 from tasktheme.data.dataset import Dataset, DataSplit
 from tasktheme.errors import MissingDataError, SettingsError
 
@@ -129,16 +129,16 @@ def test_pixels_alone_do_not_solve_it(split: DataSplit) -> None:
 
 
 def test_same_seed_same_bits_whatever_else_is_drawn() -> None:
-    alone = glyphs.render_scripts(HEBREW, seed=3)["Hebrew"]
+    alone = drawing.render_scripts(HEBREW, seed=3)["Hebrew"]
     torch.manual_seed(1)
-    beside = glyphs.render_scripts({**SMALL_TRAIN, **HEBREW}, seed=3)["Hebrew"]
+    beside = drawing.render_scripts({**SMALL_TRAIN, **HEBREW}, seed=3)["Hebrew"]
     assert alone.codes == beside.codes
     np.testing.assert_array_equal(alone.pictures, beside.pictures)
 
 
 def test_other_seed_other_drawings_of_the_same_characters() -> None:
-    one = glyphs.render_scripts(HEBREW, seed=0)["Hebrew"]
-    other = glyphs.render_scripts(HEBREW, seed=1)["Hebrew"]
+    one = drawing.render_scripts(HEBREW, seed=0)["Hebrew"]
+    other = drawing.render_scripts(HEBREW, seed=1)["Hebrew"]
     assert one.codes == other.codes
     assert (one.pictures != other.pictures).any(axis=(2, 3)).all()
 
@@ -146,7 +146,7 @@ def test_other_seed_other_drawings_of_the_same_characters() -> None:
 def test_global_random_state_is_left_alone() -> None:
     torch_state = torch.get_rng_state()
     numpy_state: Any = np.random.get_state(legacy=False)  # noqa: NPY002 (the global state is what is looked at)
-    glyphs.render_scripts(SMALL_TRAIN, seed=0)
+    drawing.render_scripts(SMALL_TRAIN, seed=0)
     assert torch.equal(torch_state, torch.get_rng_state())
     after: Any = np.random.get_state(legacy=False)  # noqa: NPY002
     np.testing.assert_array_equal(numpy_state["state"]["key"], after["state"]["key"])
@@ -154,12 +154,12 @@ def test_global_random_state_is_left_alone() -> None:
 
 def test_blank_missing_and_repeated_characters_are_dropped() -> None:
     latin_a, greek_alpha, space, thai, latin_b = 0x41, 0x391, 0x20, 0xE01, 0x42  # DejaVu draws A and Alpha alike, no Thai
-    codes = glyphs.render_scripts({"odd": ((latin_a, greek_alpha, space, thai, latin_b),)}, seed=0)["odd"].codes
+    codes = drawing.render_scripts({"odd": ((latin_a, greek_alpha, space, thai, latin_b),)}, seed=0)["odd"].codes
     assert codes == [latin_a, latin_b]
 
 
 def test_a_large_script_is_thinned_evenly() -> None:
-    codes = glyphs.render_scripts({"large": (range(0x1401, 0x1480),)}, seed=0)["large"].codes
+    codes = drawing.render_scripts({"large": (range(0x1401, 0x1480),)}, seed=0)["large"].codes
     assert len(codes) == 26
     assert codes == sorted(codes)
     assert np.diff(codes).max() <= 3 * np.diff(codes).min()
@@ -168,11 +168,11 @@ def test_a_large_script_is_thinned_evenly() -> None:
 @pytest.mark.parametrize("pen", [0.0, 0.5, 1.0])
 def test_pen_adds_its_width_to_each_side_of_a_stroke(pen: float) -> None:
     bar = Image.new("L", (40, 160), 255)  # fitted to a height of 42 pixels, so 10.5 wide
-    masters = glyphs._make_masters([bar])
-    still = glyphs._Manner(
+    masters = drawing._make_masters([bar])
+    still = drawing._Manner(
         matrix=np.eye(2)[None], shift=np.zeros((1, 2)), pen=np.array([pen]), displacement=np.zeros((1, 2, 5, 5))
     )
-    picture = glyphs._distort(masters, np.array([0]), still)[0] / 255.0
+    picture = drawing._distort(masters, np.array([0]), still)[0] / 255.0
     assert picture[32].sum() == pytest.approx(10.5 + 2 * pen, abs=0.15)
     assert picture[:, 32].sum() == pytest.approx(42.0 + 2 * pen, abs=0.15)
 
@@ -180,8 +180,8 @@ def test_pen_adds_its_width_to_each_side_of_a_stroke(pen: float) -> None:
 def test_shift_and_turn_move_the_ink_the_way_they_say() -> None:
     bar = Image.new("L", (160, 40), 255)
     quarter = np.array([[[0.0, -1.0], [1.0, 0.0]]])
-    manner = glyphs._Manner(matrix=quarter, shift=np.array([[5.0, -3.0]]), pen=np.zeros(1), displacement=np.zeros((1, 2, 5, 5)))
-    picture = glyphs._distort(glyphs._make_masters([bar]), np.array([0]), manner)[0] / 255.0
+    manner = drawing._Manner(matrix=quarter, shift=np.array([[5.0, -3.0]]), pen=np.zeros(1), displacement=np.zeros((1, 2, 5, 5)))
+    picture = drawing._distort(drawing._make_masters([bar]), np.array([0]), manner)[0] / 255.0
     rows, columns = np.indices(picture.shape)
     assert (picture * columns).sum() / picture.sum() == pytest.approx(31.5 + 5.0, abs=0.3)
     assert (picture * rows).sum() / picture.sum() == pytest.approx(31.5 - 3.0, abs=0.3)
@@ -204,7 +204,7 @@ def test_second_load_reads_the_cache(small: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_cached_pictures_belong_to_their_classes(small: Path) -> None:
     loaded = glyphs.load_glyphs(seed=0, progress=False)
-    digits = glyphs.render_scripts(SMALL_TEST, seed=0)["Digits"]
+    digits = drawing.render_scripts(SMALL_TEST, seed=0)["Digits"]
     np.testing.assert_array_equal(_pictures(loaded.test).reshape(10, 20, 64, 64), digits.pictures)
     assert loaded.test.group_names == ("Digits",)
 
@@ -227,4 +227,4 @@ def test_negative_seed_is_refused() -> None:
 def test_missing_fonts_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("matplotlib.get_data_path", lambda: str(tmp_path))
     with pytest.raises(MissingDataError, match=r"DejaVuSans\.ttf.*reinstall matplotlib"):
-        glyphs.render_scripts(HEBREW, seed=0)
+        drawing.render_scripts(HEBREW, seed=0)

@@ -42,7 +42,9 @@ class Dataset:
         arrays = [check_data(np.asarray(task), what=f"task {i}") for i, task in enumerate(tasks)]
         for i, array in enumerate(arrays):
             if array.shape[1:] != arrays[0].shape[1:]:
-                raise DataError(f"task {i}: expected data points of shape {arrays[0].shape[1:]} as in task 0, got {array.shape[1:]}")
+                raise DataError(
+                    f"task {i}: expected data points of shape {arrays[0].shape[1:]} as in task 0, got {array.shape[1:]}"
+                )
         return cls(
             name=name,
             x=np.concatenate(arrays),

@@ -79,9 +79,7 @@ class EpisodeSampler:
         size = self._group_sizes[group]
         fewest, most = self.ways
         ways = fewest + random_below(self.seed, _WAYS, task, size.clamp_max(most) - fewest + 1)
-        order = random_order(
-            self.seed, _CLASSES, task, size, largest=self._members.shape[1], take=self._most_ways
-        )
+        order = random_order(self.seed, _CLASSES, task, size, largest=self._members.shape[1], take=self._most_ways)
         mask = torch.arange(self._most_ways, device=task.device) < ways.unsqueeze(-1)
         return self._members[group].gather(1, order).masked_fill(~mask, 0), mask
 
@@ -156,9 +154,7 @@ class Episodes:
     def class_names(self) -> list[list[str]]:
         """Names of each task's classes."""
         names = self.dataset.class_names
-        return [
-            [names[c] for c in row[mask].tolist()] for row, mask in zip(self.classes, self.class_mask, strict=True)
-        ]
+        return [[names[c] for c in row[mask].tolist()] for row, mask in zip(self.classes, self.class_mask, strict=True)]
 
     def groups(self) -> list[str]:
         """The group of each task, or "mixed" where its classes come from several."""

@@ -1,0 +1,1 @@
+"""Dirichlet, Gaussian and continuous Bernoulli closed forms: pure, batched, no input or output."""

@@ -20,9 +20,7 @@ def log_normaliser(gamma: Float[Tensor, "*B K"]) -> Float[Tensor, "*B"]:
     return torch.lgamma(gamma).sum(dim=-1) - torch.lgamma(gamma.sum(dim=-1))
 
 
-def expected_log_density(
-    gamma: Float[Tensor, "*B K"], alpha: Float[Tensor, "*#B K"]
-) -> Float[Tensor, "*B"]:
+def expected_log_density(gamma: Float[Tensor, "*B K"], alpha: Float[Tensor, "*#B K"]) -> Float[Tensor, "*B"]:
     """E_q[ln Dirichlet(pi; alpha)] with q = Dirichlet(gamma): Appendix A, the term of p(pi | alpha)."""
     return ((alpha - 1.0) * expected_log(gamma)).sum(dim=-1) - log_normaliser(alpha)
 
@@ -32,9 +30,7 @@ def entropy(gamma: Float[Tensor, "*B K"]) -> Float[Tensor, "*B"]:
     return -expected_log_density(gamma, gamma)
 
 
-def kl_divergence(
-    gamma: Float[Tensor, "T1 K"], other: Float[Tensor, "T2 K"]
-) -> Float[Tensor, "T1 T2"]:
+def kl_divergence(gamma: Float[Tensor, "T1 K"], other: Float[Tensor, "T2 K"]) -> Float[Tensor, "T1 T2"]:
     """KL[Dirichlet(gamma_i) || Dirichlet(other_j)] for all pairs, as one matrix product.
 
     KL = (gamma_i . g_i - ln B(gamma_i)) + ln B(other_j) - other_j . g_i   with g_i = E[ln pi] under gamma_i.
@@ -48,9 +44,7 @@ def kl_divergence(
     return (own[:, None] + left @ right.mT).clamp_min(0.0)
 
 
-def newton_step(
-    alpha: Float[Tensor, " K"], mean_expected_log: Float[Tensor, " K"]
-) -> Float[Tensor, " K"]:
+def newton_step(alpha: Float[Tensor, " K"], mean_expected_log: Float[Tensor, " K"]) -> Float[Tensor, " K"]:
     """H^-1 g of the bound with respect to alpha, per task (Appendix B, maximum likelihood for alpha).
 
     ``mean_expected_log`` is the mean over tasks of E[ln pi] under q; the number of tasks cancels. The Hessian is a

@@ -1,0 +1,1 @@
+"""The generative model and its inference: themes, E-step, M-step, bound."""

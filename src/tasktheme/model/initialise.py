@@ -1,10 +1,7 @@
-"""Where the themes start: a standard normal for the warm-up, a fitted mixture, or the paper's random start."""
+"""Where the themes start: a standard normal for the warm-up, clusters of embeddings, or the paper's random start."""
 
 from __future__ import annotations
 
-import warnings
-
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -15,8 +12,7 @@ from tasktheme.model.themes import Covariance, Moments
 
 _RANDOM_SPREAD = 0.01  # the authors' start: mu = 0.01 eps, Sigma = 2 I
 _RANDOM_VARIANCE = 2.0
-_STARTS = 5  # mixtures have poor local optima: the best of a few starts is kept
-_SKLEARN_NAME = {"full": "full", "diagonal": "diag", "isotropic": "spherical"}
+_STARTS = 10  # k-means has poor local optima: the best of a few starts is kept
 
 
 def normal_moments(mu: Float[Tensor, "K D"], variance: float, *, covariance: Covariance) -> Moments:
@@ -34,27 +30,22 @@ def random_moments(themes: int, dim: int, *, covariance: Covariance, generator: 
     return normal_moments(mu, _RANDOM_VARIANCE, covariance=covariance)
 
 
-def mixture_moments(
-    m: Float[Tensor, "N D"], s: Float[Tensor, "N D"], *, themes: int, covariance: Covariance, seed: int, iterations: int = 50
+def cluster_moments(
+    m: Float[Tensor, "N D"], s: Float[Tensor, "N D"], *, themes: int, covariance: Covariance, seed: int
 ) -> Moments:
-    """A Gaussian mixture fitted to embeddings; the final responsibilities give the moments, the spread s included."""
-    from sklearn.exceptions import ConvergenceWarning
-    from sklearn.mixture import GaussianMixture
+    """Themes at the centres of k-means clusters, all with the average covariance inside the clusters.
+
+    The start of a mixture: EM sweeps tell the covariances apart. A covariance of its own for each cluster would let
+    small clusters, singular in high dimensions, keep out everything else.
+    """
+    from sklearn.cluster import KMeans
 
     if len(m) < themes:
         raise DataError(f"{themes} themes need at least as many data points to start from, got {len(m)}")
-    points = m.double().cpu().numpy()
-    mixture = GaussianMixture(
-        themes,
-        covariance_type=_SKLEARN_NAME[covariance],
-        reg_covar=1e-6 * float(np.mean(points.var(axis=0))) + np.finfo(np.float64).tiny,
-        max_iter=iterations,
-        n_init=_STARTS,
-        random_state=seed,
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a start only: the training goes on from it
-        mixture.fit(points)
-    log_r = torch.from_numpy(np.log(mixture.predict_proba(points) + np.finfo(np.float64).tiny)).to(m)
-    found = moments(m, s, log_r, torch.ones_like(m[:, 0], dtype=torch.bool), covariance=covariance)
-    return Moments(found.n / found.n.sum(), found.mu, found.Sigma)
+    means = KMeans(themes, n_init=_STARTS, random_state=seed).fit(m.cpu().numpy())
+    labels = torch.from_numpy(means.labels_).long().to(m.device)
+    certain = torch.nn.functional.one_hot(labels, themes).to(m.dtype)
+    found = moments(m, s, certain.log(), torch.ones_like(labels, dtype=torch.bool), covariance=covariance)
+    share = found.n / found.n.sum()
+    pooled = torch.tensordot(share, found.Sigma, dims=1)
+    return Moments(share, found.mu, pooled.expand_as(found.Sigma).contiguous())

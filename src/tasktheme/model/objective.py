@@ -49,9 +49,7 @@ def objective(
     m_v, s_v = encoder(x_v, v.mask)
 
     with torch.no_grad():
-        posterior = e_step(
-            themes.expected_log_likelihood(m_t, s_t), themes.alpha, t.mask, iterations=settings.e_step_iterations
-        )
+        posterior = e_step(themes.expected_log_likelihood(m_t, s_t), themes.alpha, t.mask, iterations=settings.e_step_iterations)
     log_likelihood = themes.expected_log_likelihood(m_v, s_v)
     if settings.validation_responsibilities == "reused":
         log_r = posterior.log_r
@@ -72,18 +70,16 @@ def objective(
         loss = -weighted.mean() / decoder.dimensions
         terms |= {"entropy_u": entropy_u.mean(), "ln_p_x": ln_p_x.mean()}
     if labelled:
-        log_p = log_class_probability(
-            m_t, t.labels, t.mask, m_v, ways=settings.ways[1], squared=settings.squared_distance
-        )
+        log_p = log_class_probability(m_t, t.labels, t.mask, m_v, ways=settings.ways[1], squared=settings.squared_distance)
         ln_p_y = _mean_over_points(log_p.gather(-1, v.labels.unsqueeze(-1)).squeeze(-1), v.mask, points)
         right = (log_p.argmax(dim=-1) == v.labels).to(log_p.dtype)
         loss = loss - settings.classification_weight * ln_p_y.mean()
         terms |= {"ln_p_y": ln_p_y.mean(), "accuracy": _mean_over_points(right, v.mask, points).mean()}
 
     with torch.no_grad():
-        news = (m_v, s_v, log_r, v.mask)
+        news = [m_v, s_v, log_r, v.mask]
         if settings.update == "statistics":
-            news = tuple(part.flatten(0, 1) for part in news)
+            news = [part.flatten(0, 1) for part in news]
         found = moments(*news, covariance=settings.covariance)
     return Objective(loss, {name: value.detach() for name, value in terms.items()}, found, posterior.gamma)
 

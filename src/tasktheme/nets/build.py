@@ -26,6 +26,8 @@ class Networks(nn.Module):
             torch.manual_seed(settings.seed)
             self.encoder, self.decoder = _build(settings, point_shape)
         self.to(device)
+        if device.type == "cpu":  # convolutions on CPUs are faster with the channels last: see benchmarks/
+            self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def standardise_by(self, data: Tensor) -> None:
         """Give a vector encoder (and its decoder, which shares it) the mean and deviation of the training data."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -40,16 +41,13 @@ class ConvolutionalEncoder(nn.Module):
         super().__init__()
         height, width = _smallest_map(point_shape, len(filters))
         channels = [point_shape[0], *filters]
-        self.convolutions = nn.ModuleList(
-            nn.Conv2d(a, b, 4, stride=2, padding=1, bias=False) for a, b in zip(channels, channels[1:], strict=False)
-        )
+        self.convolutions = nn.ModuleList(nn.Conv2d(a, b, 4, stride=2, padding=1, bias=False) for a, b in pairwise(channels))
         self.norms = nn.ModuleList(make_norm(norm, c) for c in filters)
         self.head = nn.Linear(filters[-1] * height * width, 2 * latent_dim)
         self.independent = norm == "group"
 
-    def forward(
-        self, x: Tensor, mask: Bool[Tensor, "T N"]
-    ) -> tuple[Float[Tensor, "T N D"], Float[Tensor, "T N D"]]:
+    def forward(self, x: Tensor, mask: Bool[Tensor, "T N"]) -> tuple[Float[Tensor, "T N D"], Float[Tensor, "T N D"]]:
+        """m and s of q(u) for T x N images; padded ones give values without meaning."""
         h = to_unit(x).flatten(0, 1)
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
             h = F.leaky_relu(norm(convolution(h), mask), _SLOPE)
@@ -66,8 +64,7 @@ class ConvolutionalDecoder(nn.Module):
         self.stem = nn.Linear(latent_dim, int(torch.Size(self._map).numel()))
         channels = [*reversed(filters), point_shape[0]]
         self.convolutions = nn.ModuleList(
-            nn.ConvTranspose2d(a, b, 4, stride=2, padding=1, bias=b == point_shape[0])
-            for a, b in zip(channels, channels[1:], strict=False)
+            nn.ConvTranspose2d(a, b, 4, stride=2, padding=1, bias=b == point_shape[0]) for a, b in pairwise(channels)
         )
         self.norms = nn.ModuleList(make_norm(norm, c) for c in channels[:-1])
 

@@ -12,11 +12,16 @@ Norm = Literal["group", "batch"]
 _CHANNELS_PER_GROUP = 8
 
 
-class GroupNorm(nn.GroupNorm):
+class ImageGroupNorm(nn.Module):
     """Statistics of one image alone: its embedding does not depend on what else is in its task."""
 
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.norm = nn.GroupNorm(max(1, channels // _CHANNELS_PER_GROUP), channels)
+
     def forward(self, x: Float[Tensor, "B C H W"], mask: Bool[Tensor, "T N"]) -> Float[Tensor, "B C H W"]:
-        return super().forward(x)
+        """Normalise each image's groups of channels; the mask does not matter."""
+        return self.norm(x)
 
 
 class TaskBatchNorm(nn.Module):
@@ -32,6 +37,7 @@ class TaskBatchNorm(nn.Module):
         self.eps = eps
 
     def forward(self, x: Float[Tensor, "B C H W"], mask: Bool[Tensor, "T N"]) -> Float[Tensor, "B C H W"]:
+        """Normalise each channel over the images of each task."""
         grouped = x.unflatten(0, mask.shape)  # (T, N, C, H, W)
         weight = mask[:, :, None, None, None].to(x.dtype)
         count = weight.sum(dim=1, keepdim=True).clamp_min(1.0) * (x.shape[-1] * x.shape[-2])
@@ -46,4 +52,4 @@ def make_norm(kind: Norm, channels: int) -> nn.Module:
     """A normalisation layer for ``channels`` feature maps."""
     if kind == "batch":
         return TaskBatchNorm(channels)
-    return GroupNorm(max(1, channels // _CHANNELS_PER_GROUP), channels)
+    return ImageGroupNorm(channels)

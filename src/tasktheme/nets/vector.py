@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from jaxtyping import Bool, Float
@@ -22,6 +23,7 @@ class IdentityEncoder(nn.Module):
     def forward(
         self, x: Float[Tensor, "T N D"], mask: Bool[Tensor, "T N"]
     ) -> tuple[Float[Tensor, "T N D"], Float[Tensor, "T N D"]]:
+        """m = x and s = 0."""
         return x, torch.zeros_like(x)
 
 
@@ -37,6 +39,7 @@ class Standardise(nn.Module):
         self.register_buffer("scale", scale)
 
     def forward(self, x: Float[Tensor, "*B F"]) -> Float[Tensor, "*B F"]:
+        """Standard units."""
         return (x - self.mean) / self.scale
 
 
@@ -53,6 +56,7 @@ class VectorEncoder(nn.Module):
     def forward(
         self, x: Float[Tensor, "T N F"], mask: Bool[Tensor, "T N"]
     ) -> tuple[Float[Tensor, "T N D"], Float[Tensor, "T N D"]]:
+        """m and s of q(u) for T x N data points."""
         return split_scale(self.layers(self.standardise(x)))
 
 
@@ -65,9 +69,7 @@ class VectorDecoder(nn.Module):
         self.dimensions = len(standardise.mean)
         self.layers = _layers([latent_dim, *reversed(hidden)], self.dimensions)
 
-    def log_prob(
-        self, u: Float[Tensor, "T N D"], x: Float[Tensor, "T N F"], mask: Bool[Tensor, "T N"]
-    ) -> Float[Tensor, "T N"]:
+    def log_prob(self, u: Float[Tensor, "T N D"], x: Float[Tensor, "T N F"], mask: Bool[Tensor, "T N"]) -> Float[Tensor, "T N"]:
         """ln p(x | u) of each data point in standardised units, summed over features."""
         error = self.standardise(x) - self.layers(u)
         return -(0.5 * error.square() + _HALF_LOG_2PI).sum(dim=-1)
@@ -79,6 +81,6 @@ class VectorDecoder(nn.Module):
 
 def _layers(sizes: Sequence[int], outputs: int) -> nn.Sequential:
     layers: list[nn.Module] = []
-    for a, b in zip(sizes, sizes[1:], strict=False):
+    for a, b in pairwise(sizes):
         layers += [nn.Linear(a, b), nn.LayerNorm(b), nn.LeakyReLU(0.01)]
     return nn.Sequential(*layers, nn.Linear(sizes[-1], outputs))

@@ -1,0 +1,1 @@
+"""Pictures and pages: they read results, they never train."""

@@ -162,7 +162,9 @@ class TaskSet:
         except (OSError, pa.ArrowInvalid, KeyError, TypeError, ValueError) as error:
             raise ModelFileError(f"{str(path)!r} is not a task file that tasktheme wrote, or is damaged") from error
         if version > _FORMAT:
-            raise ModelFileError(f"{str(path)!r} has task format {version}, newer than this tasktheme reads ({_FORMAT}): update tasktheme")
+            raise ModelFileError(
+                f"{str(path)!r} has format {version}, newer than this tasktheme reads ({_FORMAT}): update tasktheme"
+            )
         gamma = own["concentration"]
         return cls(
             gamma.flatten().to_numpy(zero_copy_only=False).reshape(len(gamma), -1).astype(np.float64),
@@ -174,7 +176,7 @@ class TaskSet:
 
     def _check_same_model(self, other: TaskSet) -> None:
         if self.fingerprint != other.fingerprint or self.concentration.shape[1] != other.concentration.shape[1]:
-            raise DataError("the two task sets come from different models: their themes cannot be compared; embed both with one model")
+            raise DataError("the two task sets come from different models and cannot be compared: embed both with one model")
 
     def _distance_blocks(self, reference: TaskSet) -> Iterator[tuple[int, Floats]]:
         """KL from some rows of self at a time to all of ``reference``: (first row, distances)."""

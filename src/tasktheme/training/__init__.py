@@ -1,0 +1,1 @@
+"""The online loop, its checkpoints and final EM sweeps."""

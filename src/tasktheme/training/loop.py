@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from tasktheme.data.dataset import Dataset
 from tasktheme.data.episodes import EpisodeSampler
 from tasktheme.errors import Interrupted, TrainingError
-from tasktheme.model.initialise import mixture_moments, normal_moments, random_moments
+from tasktheme.model.initialise import cluster_moments, normal_moments, random_moments
 from tasktheme.model.m_step import online_parameters, online_statistics, update_alpha
 from tasktheme.model.objective import Objective, objective
 from tasktheme.model.themes import Moments, Themes
@@ -24,7 +24,8 @@ from tasktheme.training.interrupt import stop_requests
 from tasktheme.training.polish import polish
 
 _RECORDS = 100  # rows of history kept of one training
-_INITIAL_POINTS = 20_000  # embeddings that the initial mixture is fitted to
+_INITIAL_POINTS = 20_000  # embeddings that the themes are first fitted to
+_INITIAL_SWEEPS = 10  # of EM, from clusters to a mixture
 _CHECKPOINT_SECONDS = 20.0
 
 
@@ -132,14 +133,17 @@ class Trainer:
         settings = self.settings
         if settings.initialisation == "random":
             generator = torch.Generator().manual_seed(settings.seed)
-            found = random_moments(settings.themes, self.dim, covariance=settings.covariance, generator=generator)
-        else:
-            points_of_task = max(1, settings.ways[1] * (settings.t_shots + settings.v_shots))
-            embedded = self._embedded_tasks(max(1, _INITIAL_POINTS // points_of_task))
-            m = torch.cat([batch.m[batch.mask] for batch in embedded])
-            s = torch.cat([batch.s[batch.mask] for batch in embedded])
-            found = mixture_moments(m, s, themes=settings.themes, covariance=settings.covariance, seed=settings.seed)
+            self.themes = self._themes(
+                random_moments(settings.themes, self.dim, covariance=settings.covariance, generator=generator)
+            )
+            return
+        embedded = self._embedded_tasks(max(1, _INITIAL_POINTS // (settings.ways[1] * (settings.t_shots + settings.v_shots))))
+        m = torch.cat([batch.m[batch.mask] for batch in embedded])
+        s = torch.cat([batch.s[batch.mask] for batch in embedded])
+        found = cluster_moments(m, s, themes=settings.themes, covariance=settings.covariance, seed=settings.seed)
         self.themes = self._themes(found)
+        for themes in polish(settings, self.themes, embedded, _INITIAL_SWEEPS):
+            self.themes = themes
 
     def _themes(self, found: Moments) -> Themes:
         settings = self.settings
@@ -160,7 +164,7 @@ class Trainer:
         with progress_bar("final EM", settings.polish_sweeps, show=progress) as advance:
             for themes in polish(settings, self.themes, embedded, settings.polish_sweeps):
                 if not bool(themes.valid):
-                    raise TrainingError("a theme's covariance lost positive definiteness in the final EM; raise 'covariance_floor'")
+                    raise TrainingError("a theme's covariance is not positive definite in the final EM; raise covariance_floor")
                 self.themes = themes
                 advance(1, f"largest theme {float(themes.share.max()):.2f}")
 

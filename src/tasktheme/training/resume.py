@@ -58,7 +58,9 @@ def resume_training(trainer: Trainer, path: Path) -> None:
         raise ModelFileError(f"{str(path)!r} is not a checkpoint of a training")
     theirs = Settings().changed(info["settings"])
     if theirs != trainer.settings or info["steps"] != trainer.steps or info["data"] != trainer.dataset.name:
-        raise ModelFileError(f"{str(path)!r} belongs to a training with other settings, tasks or data: it cannot be resumed with these")
+        raise ModelFileError(
+            f"{str(path)!r} belongs to a training with other settings, tasks or data, and cannot be resumed here"
+        )
     trainer.networks.load(tensors)
     trainer.themes = themes_from(tensors, trainer.settings, trainer.device)
     trainer.step, trainer.history = info["step"], info["history"]

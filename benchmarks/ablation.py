@@ -1,0 +1,80 @@
+"""From the paper's literal recipe to the default, one change at a time, on the glyphs' held-out scripts.
+
+    python benchmarks/ablation.py --tasks 20000 --seeds 0 1 2 [--only "paper" "default"] [--out ablation.json]
+
+Prints a Markdown row as each training ends: the mean over seeds and, in brackets, the smallest and the largest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+
+import tasktheme as tt
+from tasktheme.data.glyphs import load_glyphs
+from tasktheme.errors import TrainingError
+from tasktheme.evaluation import Evaluation, evaluate
+
+CHANGES = {  # in order, each added to those before it
+    "paper": {},
+    "ways = 5": {"ways": (5, 5)},
+    "responsibilities recomputed on the v half": {"validation_responsibilities": "recomputed"},
+    "sufficient statistics": {"update": "statistics", "rate_offset": 10.0, "rate_power": 0.6, "covariance_floor": 1e-4},
+    "warm-up and mixture start": {"initialisation": "mixture", "warm_up": 0.3},
+    "10 E-step iterations": {"e_step_iterations": 10},
+    "group norm": {"norm": "group"},
+    "no labels": {"classification_weight": 0.0, "squared_distance": True},
+    "bound weight 5": {"bound_weight": 5.0},
+    "final EM (default)": {"polish_sweeps": 20},
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--tasks", type=int, default=20_000)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--only", nargs="+", choices=list(CHANGES), default=list(CHANGES))
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    data = load_glyphs(progress=False)
+    settings = tt.Settings.preset("paper")
+    rows = []
+    print("| recipe | AUC by KL | AUC mean embedding | largest share | effective themes | seconds |\n|---|---|---|---|---|---|")
+    for name, change in CHANGES.items():
+        settings = settings.changed(change)
+        if name not in arguments.only:
+            continue
+        started, results, failed = time.perf_counter(), [], []
+        for seed in arguments.seeds:
+            try:
+                model = tt.PTM(settings=settings, seed=seed, device=arguments.device)
+                model.fit(data.train, tasks=arguments.tasks, progress=False)
+                results.append(evaluate(model, data.test))
+            except TrainingError as error:
+                failed.append(f"seed {seed}: {error}")
+        seconds = (time.perf_counter() - started) / len(arguments.seeds)
+        rows.append({"recipe": name, "seconds": seconds, "failed": failed, "results": [r.as_dict() for r in results]})
+        print(markdown_row(name, results, failed, seconds), flush=True)
+        if arguments.out:
+            arguments.out.write_text(json.dumps({"tasks": arguments.tasks, "seeds": arguments.seeds, "rows": rows}, indent=1))
+    assert settings == tt.Settings(), "the last change must end at the default preset"
+
+
+def markdown_row(name: str, results: list[Evaluation], failed: list[str], seconds: float) -> str:
+    def spread(measure: str, digits: int) -> str:
+        values = np.array([getattr(result, measure) for result in results])
+        if not len(values):
+            return "failed"
+        return f"{values.mean():.{digits}f} ({values.min():.{digits}f} to {values.max():.{digits}f})"
+
+    columns = [spread("auc", 3), spread("auc_mean_embedding", 3), spread("largest_share", 2), spread("effective_themes", 1)]
+    return f"| {name}{' (' + '; '.join(failed) + ')' if failed else ''} | {' | '.join(columns)} | {seconds:.0f} |"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,5 @@
+"""``python -m tasktheme``."""
+
+from tasktheme.cli import main
+
+main()

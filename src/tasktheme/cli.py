@@ -1,0 +1,319 @@
+"""The command line: parse, call, print."""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from tasktheme import __version__
+from tasktheme.errors import Interrupted, OutputError, SettingsError, TaskThemeError, TrainingError
+
+app = typer.Typer(
+    name="tasktheme",
+    help="Which learning tasks are alike, which are hard, and which to learn next.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_state = {"debug": False}
+
+
+class Part(StrEnum):
+    """Which part of a data set."""
+
+    train = "train"
+    test = "test"
+
+
+class DeviceName(StrEnum):
+    """Where to compute."""
+
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+class PresetName(StrEnum):
+    """Named settings."""
+
+    default = "default"
+    paper = "paper"
+
+
+Data = Annotated[str, typer.Argument(help="A data set by name (glyphs).", metavar="DATA", show_default=False)]
+Model = Annotated[Path, typer.Argument(help="A saved model folder.", metavar="MODEL", show_default=False)]
+Device = Annotated[DeviceName, typer.Option(help="Where to compute; auto takes a GPU if there is one.")]
+Seed = Annotated[int, typer.Option(help="Seed of everything random.", min=0)]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars, no tables.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")]
+Ways = Annotated[int, typer.Option(help="Classes in a task.")]
+Shots = Annotated[int, typer.Option(help="Data points of each class in a task.")]
+Number = Annotated[int, typer.Option("-n", "--number", help="How many tasks to draw.")]
+PartOf = Annotated[Part, typer.Option(help="Which part of the data set.")]
+
+
+@app.callback()
+def _common(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[bool, typer.Option("--version", help="Show the version and leave.")] = False,
+) -> None:
+    _state["debug"] = debug
+    if version:
+        typer.echo(f"tasktheme {__version__}")
+        raise typer.Exit
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the model, the tasks, the pictures and the report.")] = Path("demo"),
+    seed: Seed = 0,
+    device: Device = DeviceName.auto,
+    quiet: Quiet = False,
+) -> None:
+    """Train on writing systems, embed tasks from scripts never seen, and show what came out.
+
+    Example: `tasktheme demo --out demo`
+    """
+    from tasktheme.demo import run_demo
+
+    run_demo(out, seed=seed, device=device.value, progress=not quiet, say=_silent if quiet else _print)
+
+
+@app.command()
+def fit(
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Folder for the trained model.", show_default=False)],
+    tasks: Annotated[int, typer.Option(help="Training tasks to draw.", min=1)] = 20_000,
+    themes: Annotated[int | None, typer.Option(help="Number of task-themes K.", show_default="8")] = None,
+    latent_dim: Annotated[int | None, typer.Option(help="Dimension of the embedding D.", show_default="64")] = None,
+    preset: Annotated[PresetName | None, typer.Option(help="Settings to start from.", show_default="default")] = None,
+    settings: Annotated[Path | None, typer.Option(help="A TOML file of settings; options win over it.")] = None,
+    change: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Change any one setting; may be repeated.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of everything random.", min=0, show_default="0")] = None,
+    device: Device = DeviceName.auto,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted training of the same name.")] = False,
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train a model on tasks drawn from a data set's training part.
+
+    Ctrl-C stops between two steps and keeps the state; the same command with `--resume` goes on.
+
+    Examples: `tasktheme fit glyphs --out glyphs-model --tasks 20000`,
+    `tasktheme fit glyphs --out wide --themes 32 --set covariance=diagonal`
+    """
+    from tasktheme.data.loading import load_dataset
+    from tasktheme.ptm import PTM
+    from tasktheme.storage import check_output
+
+    chosen = _settings(preset, settings, change or [], {"themes": themes, "latent_dim": latent_dim, "seed": seed})
+    check_output(out, overwrite=overwrite)
+    checkpoint = out.with_name(f"{out.name}.checkpoint")
+    if checkpoint.exists() and not resume:
+        raise OutputError(f"{str(checkpoint)!r} keeps an interrupted training: go on with --resume, or delete it")
+    dataset = load_dataset(data, progress=not quiet).train
+    model = PTM(settings=chosen, device=device.value)
+    try:
+        model.fit(dataset, tasks=tasks, progress=not quiet, checkpoint=checkpoint, resume=resume)
+    except Interrupted as stop:
+        raise Interrupted(f"{str(stop).split(';')[0]}; run the same command with --resume to go on") from None
+    model.save(out, overwrite=overwrite)
+    checkpoint.unlink(missing_ok=True)
+    if not quiet:
+        typer.echo(f"wrote {out}: {model!r}")
+        typer.echo(f"next:  tasktheme evaluate {out} {data}   or   tasktheme embed {out} {data} --out tasks.parquet")
+
+
+@app.command()
+def embed(
+    model: Model,
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Parquet file for the tasks.", show_default=False)],
+    part: PartOf = Part.test,
+    ways: Ways = 5,
+    shots: Shots = 20,
+    number: Number = 100,
+    seed: Seed = 1,
+    device: Device = DeviceName.auto,
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
+) -> None:
+    """Draw tasks from a data set and write what they become: a Dirichlet distribution over themes each.
+
+    Example: `tasktheme embed glyphs-model glyphs --out tasks.parquet -n 100`
+    """
+    from tasktheme.report.tables import task_table
+
+    loaded, dataset = _model_and_part(model, data, part, device, quiet=quiet)
+    _refuse_existing(out, overwrite=overwrite)
+    tasks = loaded.embed(dataset.episodes(ways=ways, shots=shots, n=number, seed=seed), progress=not quiet)
+    tasks.save(out, overwrite=overwrite)
+    if not quiet:
+        _print(task_table(tasks, most=12))
+        typer.echo(f"wrote {out}: {len(tasks):,} tasks")
+
+
+@app.command()
+def distances(
+    tasks: Annotated[Path, typer.Argument(help="Tasks that embed wrote.", metavar="TASKS", show_default=False)],
+    others: Annotated[Path | None, typer.Argument(help="Tasks to compare with; the same if left out.", metavar="OTHERS")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write all distances to a .csv or .npy file.")] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """KL distance from each task of TASKS to each of OTHERS: what is lost when the first is read as the second.
+
+    Examples: `tasktheme distances tasks.parquet`, `tasktheme distances tasks.parquet old.parquet --out kl.csv`
+    """
+    import numpy as np
+
+    from tasktheme.report.tables import distance_table
+    from tasktheme.tasks.taskset import TaskSet
+
+    first = TaskSet.load(tasks)
+    second = first if others is None else TaskSet.load(others)
+    matrix = first.kl(second)
+    if out is None:
+        _print(distance_table(first, second, matrix))
+        return
+    if out.suffix not in (".csv", ".npy"):
+        raise OutputError(f"{str(out)!r}: distances are written as .csv or .npy")
+    _refuse_existing(out, overwrite=overwrite)
+    try:
+        if out.suffix == ".npy":
+            np.save(out, matrix, allow_pickle=False)
+        else:
+            np.savetxt(out, matrix, delimiter=",", fmt="%.6g")
+    except OSError as error:
+        raise OutputError(f"cannot write {str(out)!r}: {error.strerror or error}") from error
+    typer.echo(f"wrote {out}: {matrix.shape[0]:,} x {matrix.shape[1]:,} distances")
+
+
+@app.command()
+def nearest(
+    tasks: Annotated[Path, typer.Argument(help="Known tasks.", metavar="TASKS", show_default=False)],
+    query: Annotated[Path, typer.Argument(help="Tasks whose neighbours are wanted.", metavar="QUERY", show_default=False)],
+    k: Annotated[int, typer.Option("-k", help="Neighbours of each task.")] = 5,
+) -> None:
+    """For each task of QUERY, the nearest of TASKS by KL[query || task]. In one file, a task is not its own neighbour.
+
+    Example: `tasktheme nearest known.parquet new.parquet -k 3`
+    """
+    from tasktheme.report.tables import nearest_table
+    from tasktheme.tasks.taskset import TaskSet
+
+    known = TaskSet.load(tasks)
+    asked = known if query.resolve() == tasks.resolve() else TaskSet.load(query)
+    _print(nearest_table(asked, known, asked.nearest(known, k=k)))
+
+
+@app.command()
+def evaluate(
+    model: Model,
+    data: Data,
+    part: PartOf = Part.test,
+    ways: Ways = 5,
+    shots: Shots = 20,
+    number: Number = 200,
+    seed: Seed = 1,
+    device: Device = DeviceName.auto,
+    out: Annotated[Path | None, typer.Option(help="Write the measures as JSON.")] = None,
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
+) -> None:
+    """Measure how well task distances find tasks of the same group (script, alphabet, domain).
+
+    Example: `tasktheme evaluate glyphs-model glyphs`
+    """
+    from tasktheme.evaluation import evaluate as run_evaluation
+    from tasktheme.report.tables import evaluation_table
+    from tasktheme.training.checkpoint import write_file
+
+    loaded, dataset = _model_and_part(model, data, part, device, quiet=quiet)
+    if out is not None:
+        _refuse_existing(out, overwrite=overwrite)
+    result = run_evaluation(loaded, dataset, ways=ways, shots=shots, n=number, seed=seed, progress=not quiet)
+    if out is not None:
+        write_file(out, (json.dumps(result.as_dict(), indent=1) + "\n").encode())
+    if not quiet:
+        _print(evaluation_table(result))
+
+
+def main() -> None:
+    """Run the command line; bad input exits with 2, a failure with 1, an interrupt with 130, each with one line."""
+    try:
+        code = app(standalone_mode=False)
+    except typer.Abort:
+        _leave("interrupted", 130)
+    except Interrupted as error:
+        _leave(str(error), 130)
+    except TaskThemeError as error:
+        if _state["debug"]:
+            raise
+        _leave(str(error), 1 if isinstance(error, TrainingError) else 2)
+    except Exception as error:
+        show = getattr(error, "show", None)  # an error of the command line itself
+        if callable(show):
+            show()
+            sys.exit(2)
+        raise
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _leave(message: str, code: int) -> NoReturn:
+    typer.echo(f"tasktheme: {' '.join(message.split())}", err=True)
+    sys.exit(code)
+
+
+def _silent(message: object) -> None:
+    """Say nothing."""
+
+
+def _print(message: object) -> None:
+    from rich.console import Console
+
+    Console(markup=False, highlight=False).print(message)  # names from data are text, never markup
+
+
+def _refuse_existing(path: Path, *, overwrite: bool) -> None:
+    if path.exists() and not overwrite:
+        raise OutputError(f"{str(path)!r} exists already; choose another name, or --overwrite")
+    if not path.absolute().parent.is_dir():
+        raise OutputError(f"{str(path)!r} cannot be written: its folder does not exist")
+
+
+def _model_and_part(model: Path, data: str, part: Part, device: DeviceName, *, quiet: bool) -> Any:
+    from tasktheme.data.loading import load_dataset
+    from tasktheme.ptm import PTM
+
+    loaded = PTM.load(model, device=device.value)
+    split = load_dataset(data, progress=not quiet)
+    return loaded, split.train if part is Part.train else split.test
+
+
+def _settings(preset: PresetName | None, file: Path | None, changes: list[str], options: dict[str, Any]) -> Any:
+    import tomllib
+
+    from tasktheme.settings import Settings
+
+    name = None if preset is None else preset.value
+    base = Settings.preset(name or "default") if file is None else Settings.from_toml(file, preset=name)
+    parsed: dict[str, Any] = {}
+    for change in changes:
+        key, equals, text = change.partition("=")
+        if not equals:
+            raise SettingsError(f"--set takes NAME=VALUE, got {change!r}")
+        try:
+            parsed[key.strip()] = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            parsed[key.strip()] = text.strip()  # a bare word: --set norm=batch
+    return base.changed(parsed | {key: value for key, value in options.items() if value is not None})

@@ -1,0 +1,98 @@
+"""The continuous Bernoulli against torch's own, numerical integrals, and its limits at logit zero and far out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy import integrate
+from torch import Tensor
+
+from tasktheme.maths import continuous_bernoulli
+from tasktheme.maths.continuous_bernoulli import log_normaliser, log_prob
+
+SWITCH = continuous_bernoulli._SMALL_LOGIT
+NEAR_ZERO = (0.0, 1e-300, 1e-9, 1e-4, -1e-4, 0.999 * SWITCH, -0.999 * SWITCH, 1.001 * SWITCH, -1.001 * SWITCH, 0.03)
+LOGITS = (*NEAR_ZERO, -0.7, 0.7, -5.0, 5.0, -15.0, 15.0, -40.0, 40.0)
+FAR = (1e2, 1e3, 1e4)
+
+
+def tensor(*values: float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def moment(logit: float, power: int) -> float:
+    """The integral of x^power sigmoid(l)^x sigmoid(-l)^(1 - x) over [0, 1], without a closed form."""
+    log_weight = np.logaddexp(0.0, logit)
+    value, _ = integrate.quad(lambda x: x**power * np.exp(x * logit - log_weight), 0.0, 1.0, epsabs=0.0, epsrel=1e-13, limit=200)
+    return value
+
+
+def grid(logits: tuple[float, ...], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Each of x = 0, 0.3, 1 with each logit."""
+    return torch.meshgrid(torch.tensor([0.0, 0.3, 1.0], dtype=dtype), torch.tensor(logits, dtype=dtype), indexing="ij")
+
+
+@pytest.mark.parametrize("logit", [-10.0, -3.0, -0.2, -1e-3, 0.0, 1e-3, 0.2, 3.0, 10.0])
+def test_density_is_torchs(logit: float) -> None:
+    x = torch.linspace(0.0, 1.0, 11, dtype=torch.float64)
+    expected = torch.distributions.ContinuousBernoulli(logits=tensor(logit)).log_prob(x)
+    torch.testing.assert_close(log_prob(x, torch.full_like(x, logit)), expected, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("logit", LOGITS)
+def test_density_integrates_to_one(logit: float) -> None:
+    def density(x: float) -> float:
+        return float(log_prob(tensor(x), tensor(logit)).exp())
+
+    assert integrate.quad(density, 0.0, 1.0, limit=200)[0] == pytest.approx(1.0, abs=1e-8)
+
+
+@pytest.mark.parametrize("logit", LOGITS)
+def test_normaliser_is_the_inverse_integral(logit: float) -> None:
+    assert float(log_normaliser(tensor(logit))) == pytest.approx(-np.log(moment(logit, 0)), rel=1e-13)
+
+
+@pytest.mark.parametrize("logit", LOGITS)
+def test_slope_of_the_normaliser_is_sigmoid_less_mean(logit: float) -> None:
+    logits = tensor(logit).requires_grad_()
+    (slope,) = torch.autograd.grad(log_normaliser(logits).sum(), logits)
+    expected = 1.0 / (1.0 + np.exp(-logit)) - moment(logit, 1) / moment(logit, 0)
+    assert float(slope) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("logit", LOGITS)
+def test_mean_is_the_integral_of_x(logit: float) -> None:
+    expected = moment(logit, 1) / moment(logit, 0)
+    assert float(continuous_bernoulli.mean(tensor(logit))) == pytest.approx(expected, abs=2e-9)
+
+
+@pytest.mark.parametrize("logit", [*NEAR_ZERO, -8.0, 8.0])
+def test_gradient_is_that_of_finite_differences(logit: float) -> None:
+    x, logits = (part.clone().requires_grad_() for part in grid((logit,), torch.float64))
+    assert torch.autograd.gradcheck(log_prob, (x, logits))
+
+
+def test_values_and_gradients_are_finite_and_right_far_out_in_float32() -> None:
+    def value_and_gradient(dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        x, logits = grid((*FAR, *(-logit for logit in FAR)), dtype)
+        logits.requires_grad_()
+        value = log_prob(x, logits)
+        return value.detach(), torch.autograd.grad(value.sum(), logits)[0]
+
+    for found, expected in zip(value_and_gradient(torch.float32), value_and_gradient(torch.float64), strict=True):
+        assert found.isfinite().all()
+        torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_float32_gradient_is_right_on_both_sides_of_the_switch() -> None:
+    logits = torch.linspace(-3.0 * SWITCH, 3.0 * SWITCH, 1001).requires_grad_()
+    (slope,) = torch.autograd.grad(log_normaliser(logits).sum(), logits)
+    # d ln C / dl = l / 6 + O(l^3); l / tanh(l / 2) carries 1 / l times the rounding into the slope
+    torch.testing.assert_close(slope, logits.detach() / 6.0, rtol=0.0, atol=2.0 * torch.finfo(torch.float32).eps / SWITCH)
+
+
+def test_mean_stays_in_the_unit_interval_far_out_in_float32() -> None:
+    logits = torch.tensor([-logit for logit in FAR] + list(FAR))
+    expected = [1.0 / logit for logit in FAR] + [1.0 - 1.0 / logit for logit in FAR]
+    torch.testing.assert_close(continuous_bernoulli.mean(logits), torch.tensor(expected), rtol=1e-6, atol=1e-7)
