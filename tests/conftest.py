@@ -7,7 +7,9 @@ import os
 import pytest
 from jaxtyping import install_import_hook
 
-with install_import_hook("tasktheme", "beartype.beartype"):
+# the folders whose functions state shapes; elsewhere wrong types are input that must get an error of our own
+_WITH_SHAPES = [f"tasktheme.{part}" for part in ("maths", "model", "nets", "training", "data.episodes", "data.random")]
+with install_import_hook(_WITH_SHAPES, "beartype.beartype"):
     import tasktheme  # noqa: F401
 
 import torch

@@ -4,9 +4,24 @@ __version__ = "0.1.0"
 
 from tasktheme.data.dataset import Dataset, DataSplit
 from tasktheme.data.episodes import Episodes
+from tasktheme.data.loading import load_dataset
 from tasktheme.errors import TaskThemeError
+from tasktheme.evaluation import Evaluation, evaluate
 from tasktheme.ptm import PTM
 from tasktheme.settings import Settings
 from tasktheme.tasks.taskset import Nearest, TaskSet
 
-__all__ = ["PTM", "DataSplit", "Dataset", "Episodes", "Nearest", "Settings", "TaskSet", "TaskThemeError", "__version__"]
+__all__ = [
+    "PTM",
+    "DataSplit",
+    "Dataset",
+    "Episodes",
+    "Evaluation",
+    "Nearest",
+    "Settings",
+    "TaskSet",
+    "TaskThemeError",
+    "__version__",
+    "evaluate",
+    "load_dataset",
+]

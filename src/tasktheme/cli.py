@@ -24,6 +24,7 @@ app = typer.Typer(
 )
 
 _state = {"debug": False}
+_INTERRUPTED = 130  # exit status of a program that SIGINT ended, as shells count
 
 
 class Part(StrEnum):
@@ -60,15 +61,20 @@ Number = Annotated[int, typer.Option("-n", "--number", help="How many tasks to d
 PartOf = Annotated[Part, typer.Option(help="Which part of the data set.")]
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tasktheme {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
 def _common(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
-    version: Annotated[bool, typer.Option("--version", help="Show the version and leave.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and leave.")
+    ] = False,
 ) -> None:
     _state["debug"] = debug
-    if version:
-        typer.echo(f"tasktheme {__version__}")
-        raise typer.Exit
 
 
 @app.command()
@@ -84,7 +90,10 @@ def demo(
     """
     from tasktheme.demo import run_demo
 
-    run_demo(out, seed=seed, device=device.value, progress=not quiet, say=_silent if quiet else _print)
+    try:
+        run_demo(out, seed=seed, device=device.value, progress=not quiet, say=_silent if quiet else _print)
+    except Interrupted as stop:
+        _leave(str(stop), _INTERRUPTED)
 
 
 @app.command()
@@ -126,7 +135,7 @@ def fit(
     try:
         model.fit(dataset, tasks=tasks, progress=not quiet, checkpoint=checkpoint, resume=resume)
     except Interrupted as stop:
-        raise Interrupted(f"{str(stop).split(';')[0]}; run the same command with --resume to go on") from None
+        _leave(f"{str(stop).split(';')[0]}; run the same command with --resume to go on", _INTERRUPTED)
     model.save(out, overwrite=overwrite)
     checkpoint.unlink(missing_ok=True)
     if not quiet:
@@ -252,20 +261,17 @@ def main() -> None:
     """Run the command line; bad input exits with 2, a failure with 1, an interrupt with 130, each with one line."""
     try:
         code = app(standalone_mode=False)
-    except typer.Abort:
-        _leave("interrupted", 130)
-    except Interrupted as error:
-        _leave(str(error), 130)
+    except (typer.Abort, KeyboardInterrupt):
+        _leave("interrupted", _INTERRUPTED)
     except TaskThemeError as error:
         if _state["debug"]:
             raise
         _leave(str(error), 1 if isinstance(error, TrainingError) else 2)
     except Exception as error:
-        show = getattr(error, "show", None)  # an error of the command line itself
-        if callable(show):
-            show()
-            sys.exit(2)
-        raise
+        message = getattr(error, "format_message", None)  # an error of the command line itself
+        if not callable(message):
+            raise
+        _leave(f"{message()} (tasktheme --help shows what there is)", 2)
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -192,7 +192,7 @@ class PTM:
             networks = Networks(model.settings, tuple(about["point_shape"]), model.device)
             networks.load(tensors)
             model._fitted = _Fitted(networks, themes_from(tensors, model.settings, model.device))
-        except (KeyError, TypeError, RuntimeError) as error:
+        except (KeyError, TypeError, RuntimeError, SettingsError) as error:
             raise ModelFileError(f"{str(path)!r} is damaged: {error}") from error
         return model
 

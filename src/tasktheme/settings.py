@@ -87,7 +87,7 @@ class Settings:
     """Data points of each class in the t half, which infers q(z, pi)."""
     v_shots: int = 10
     """Data points of each class in the v half, which trains."""
-    learning_rate: float = 2e-4
+    learning_rate: float = 1e-3
     """Step size of Adam."""
     gradient_clip: float = 10.0
     """Largest norm of the gradient."""
@@ -175,6 +175,7 @@ _PRESETS: dict[str, dict[str, Any]] = {
         "warm_up": 0.0,
         "polish_sweeps": 0,
         "ways": (5, 20),
+        "learning_rate": 2e-4,
     },
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 
 import numpy as np
@@ -45,6 +46,16 @@ def flat_moments(problem: Problem, log_r: Tensor, covariance: Covariance) -> Mom
     return moments(*parts, covariance=covariance)
 
 
+def with_local_moments(
+    seed: int, covariance: Covariance, sizes: Sequence[int] = (6, 3, 5)
+) -> tuple[Problem, Tensor, list[Moments]]:
+    """A problem, random ln r, and each task's own moments, found as a batch."""
+    problem = make_problem(seed, covariance, sizes=sizes)
+    log_r = log_responsibilities(problem, seed)
+    local = moments(problem.m, problem.s, log_r, problem.mask, covariance=covariance)
+    return problem, log_r, [Moments(*parts) for parts in zip(local.n, local.mu, local.Sigma, strict=True)]
+
+
 def plain_moments(problem: Problem, log_r: Tensor, covariance: Covariance) -> Moments:
     """The same by a loop over the real data points."""
     m, s, r = (part[problem.mask].numpy() for part in (problem.m, problem.s, log_r.exp()))
@@ -55,10 +66,6 @@ def plain_moments(problem: Problem, log_r: Tensor, covariance: Covariance) -> Mo
 def assert_same(found: Moments, expected: Moments, rtol: float = 1e-9) -> None:
     for name, value in vars(expected).items():
         torch.testing.assert_close(getattr(found, name), value, rtol=rtol, atol=rtol)
-
-
-def at(local: Moments, task: int) -> Moments:
-    return Moments(local.n[task], local.mu[task], local.Sigma[task])
 
 
 @few
@@ -88,12 +95,9 @@ def test_newton_step_is_the_authors(case: dict[str, Tensor]) -> None:
 @few
 @given(seeds, covariances)
 def test_batched_tasks_are_looped_unpadded_tasks(seed: int, covariance: Covariance) -> None:
-    problem = make_problem(seed, covariance)
-    log_r = log_responsibilities(problem, seed)
-    together = moments(problem.m, problem.s, log_r, problem.mask, covariance=covariance)
-    for i in range(len(problem.m)):
-        alone = problem.alone(i)
-        assert_same(at(together, i), flat_moments(alone, log_r[i][problem.mask[i]][None], covariance))
+    problem, log_r, local = with_local_moments(seed, covariance)
+    for i, found in enumerate(local):
+        assert_same(found, flat_moments(problem.alone(i), log_r[i][problem.mask[i]][None], covariance))
 
 
 @pytest.mark.parametrize("covariance", COVARIANCES)
@@ -109,7 +113,7 @@ def test_a_theme_that_owns_nothing_has_a_finite_mean(covariance: Covariance) -> 
 @full_only("the origin counts padding")
 def test_padding_far_from_the_data_costs_float32_nothing(covariance: Covariance) -> None:
     m = 1e3 + 0.5 * torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
-    padded = torch.cat([m, torch.zeros_like(m)])  # where the user API pads
+    padded = torch.cat([m, torch.zeros_like(m)])
     log_r = torch.zeros(len(padded), 1)
     mask = torch.arange(len(padded)) < len(m)
     found = moments(padded, torch.zeros_like(padded), log_r, mask, covariance=covariance)
@@ -131,11 +135,8 @@ def test_distant_themes_keep_their_variance_in_float32(covariance: Covariance) -
 @few
 @given(seeds, covariances)
 def test_combine_is_the_moments_of_the_concatenation(seed: int, covariance: Covariance) -> None:
-    problem = make_problem(seed, covariance)
-    log_r = log_responsibilities(problem, seed)
-    local = moments(problem.m, problem.s, log_r, problem.mask, covariance=covariance)
-    parts = [at(local, i) for i in range(3)]
-    found = reduce(lambda first, second: combine(first, second, first_weight=1.0, second_weight=1.0), parts)
+    problem, log_r, local = with_local_moments(seed, covariance)
+    found = reduce(lambda first, second: combine(first, second, first_weight=1.0, second_weight=1.0), local)
     found = isotropic(found) if covariance == "isotropic" else found
     assert_same(found, plain_moments(problem, log_r, covariance))
 
@@ -143,10 +144,8 @@ def test_combine_is_the_moments_of_the_concatenation(seed: int, covariance: Cova
 @few
 @given(seeds, st.floats(0.1, 5.0), st.floats(0.1, 5.0))
 def test_weights_of_combine_repeat_the_data(seed: int, first_weight: float, second_weight: float) -> None:
-    problem = make_problem(seed, sizes=(5, 5))
-    log_r = log_responsibilities(problem, seed)
-    local = moments(problem.m, problem.s, log_r, problem.mask, covariance="full")
-    found = combine(at(local, 0), at(local, 1), first_weight=first_weight, second_weight=second_weight)
+    problem, log_r, local = with_local_moments(seed, "full", (5, 4))
+    found = combine(*local, first_weight=first_weight, second_weight=second_weight)
     weights = torch.tensor([first_weight, second_weight], dtype=torch.float64)[:, None, None]
     assert_same(found, plain_moments(problem, log_r + weights.log(), "full"))
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tasktheme.errors import DataError, MissingDataError, OutputError
+from tasktheme.errors import DataError, MissingDataError, OutputError, TaskThemeError
 
 Arrays = dict[str, npt.NDArray[Any]]
 Info = dict[str, Any]
@@ -33,11 +33,23 @@ def cache_folder() -> Path:
 
 def load_or_build(folder: Path, build: Callable[[], tuple[Arrays, Info]]) -> tuple[Arrays, Info]:
     """The arrays and info kept in ``folder``; where they are missing or damaged, ``build()`` makes them anew."""
+
+    def fill(fresh: Path) -> Info:
+        arrays, info = build()
+        _save(fresh, arrays)
+        return info
+
+    return load_or_fill(folder, fill)
+
+
+def load_or_fill(folder: Path, fill: Callable[[Path], Info]) -> tuple[Arrays, Info]:
+    """Like :func:`load_or_build` for arrays that need not fit in memory: ``fill`` writes .npy files into the folder it gets.
+
+    ``fill`` returns the info; :func:`append_rows` writes such a file piece by piece.
+    """
     with suppress(DataError):
         return read_arrays(folder)
-    _check_writable(folder)  # before the work of building, not after it
-    arrays, info = build()
-    write_arrays(folder, arrays, info)
+    _write(folder, fill)
     return read_arrays(folder)
 
 
@@ -66,16 +78,57 @@ def write_arrays(folder: Path, arrays: Mapping[str, npt.NDArray[Any]], info: Map
     The files are written beside ``folder`` and renamed into place. If another process got there first with a sound copy,
     that copy stays and this one is dropped; a damaged copy is replaced.
     """
-    _check_writable(folder)
-    record = {"arrays": {name: _describe(array) for name, array in arrays.items()}, "info": dict(info)}
+
+    def fill(fresh: Path) -> Info:
+        _save(fresh, arrays)
+        return dict(info)
+
+    _write(folder, fill)
+
+
+@contextmanager
+def append_rows(file: Path, row_shape: tuple[int, ...], dtype: npt.DTypeLike) -> Iterator[Callable[[npt.NDArray[Any]], None]]:
+    """Yield ``append(rows)``, which adds rows to a new .npy file; how many there are is known only at the end.
+
+    The file is written, not mapped: a full disk is then an error, where a write to a map would kill the process.
+    """
+    written = 0
+    with file.open("wb") as stream:
+        _write_header(stream, (0, *row_shape), dtype)
+        start = stream.tell()
+
+        def append(rows: npt.NDArray[Any]) -> None:
+            nonlocal written
+            if rows.dtype != dtype or rows.shape[1:] != row_shape:
+                raise ValueError(f"rows of {row_shape} {np.dtype(dtype)} are wanted, got {rows.shape[1:]} {rows.dtype}")
+            stream.write(np.ascontiguousarray(rows).data)
+            written += len(rows)
+
+        yield append
+        stream.seek(0)
+        _write_header(stream, (written, *row_shape), dtype)
+        if stream.tell() != start:  # numpy pads the header so that a growing first dimension never moves the data
+            raise ValueError(f"{file}: the header of {written} rows does not fit")
+
+
+def _save(fresh: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    for name, array in arrays.items():
+        np.save(fresh / f"{name}.npy", array, allow_pickle=False)
+
+
+def _write(folder: Path, fill: Callable[[Path], Info]) -> None:
+    _check_writable(folder)  # before the work of making the arrays, not after it
     try:
         with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
             fresh = Path(scratch) / "fresh"
             fresh.mkdir()
-            for name, array in arrays.items():
-                np.save(fresh / f"{name}.npy", array, allow_pickle=False)
+            info = fill(fresh)
+            made = {file.stem: _describe(np.load(file, mmap_mode="r", allow_pickle=False)) for file in fresh.glob("*.npy")}
+            record = {"arrays": dict(sorted(made.items())), "info": info}
             (fresh / "info.json").write_text(json.dumps(record, ensure_ascii=False), encoding="utf-8")
             _move_into_place(fresh, folder, Path(scratch))
+    except TaskThemeError:  # of the making, not of the keeping; some are OSErrors too
+        raise
     except OSError as error:
         raise OutputError(f"cache {folder}: cannot be written ({error}); set TASKTHEME_CACHE to another folder") from error
 
@@ -91,6 +144,11 @@ def _move_into_place(fresh: Path, folder: Path, scratch: Path) -> None:
         with suppress(FileNotFoundError):  # another writer may have moved it just now
             folder.rename(scratch / f"damaged{attempt}")  # goes away with the scratch folder
     fresh.rename(folder)
+
+
+def _write_header(stream: Any, shape: tuple[int, ...], dtype: npt.DTypeLike) -> None:
+    header = {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(stream, header)
 
 
 def _check_writable(folder: Path) -> None:

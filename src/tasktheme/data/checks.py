@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,15 @@ import numpy.typing as npt
 from tasktheme.errors import DataError
 
 _BLOCK = 1 << 24  # values looked at in one go, so that a check never doubles the memory of the data
+
+
+def as_array(values: Any, *, what: str) -> npt.NDArray[Any]:
+    """An array, a tensor or nested lists as an array, or a DataError that says why not."""
+    detach = getattr(values, "detach", None)  # a tensor: it may be on a GPU, or part of a graph
+    try:
+        return np.asarray(values if detach is None else detach().cpu())
+    except (ValueError, TypeError, OverflowError) as error:
+        raise DataError(f"{what}: expected an array of one shape, got {type(values).__name__} ({error})") from error
 
 
 def check_data(x: npt.NDArray[Any], *, what: str) -> npt.NDArray[Any]:
@@ -32,7 +42,8 @@ def check_data(x: npt.NDArray[Any], *, what: str) -> npt.NDArray[Any]:
 
 
 def _check_vectors(x: npt.NDArray[Any], what: str) -> npt.NDArray[np.float32]:
-    vectors = np.ascontiguousarray(x, dtype=np.float32)
+    with np.errstate(over="ignore"):  # what is too large for float32 becomes an infinity, and is named below
+        vectors = np.ascontiguousarray(x, dtype=np.float32)
     _check_finite(vectors, what)
     return vectors
 
@@ -55,13 +66,21 @@ def _check_images(x: npt.NDArray[Any], what: str) -> npt.NDArray[np.uint8]:
             f"{what}: images of dtype {images.dtype} must lie in [0, 1], got values from {low:.3g} to {high:.3g}; "
             "scale them, or pass uint8"
         )
-    return np.ascontiguousarray(np.rint(images * 255.0).astype(np.uint8))
+    pixels = np.empty(images.shape, dtype=np.uint8)
+    for part in _blocks(images):
+        pixels[part] = np.rint(images[part] * 255.0)
+    return pixels
 
 
 def _check_finite(x: npt.NDArray[Any], what: str) -> None:
-    rows_per_block = max(1, _BLOCK // max(1, x[0].size))
-    for start in range(0, len(x), rows_per_block):
-        finite = np.isfinite(x[start : start + rows_per_block]).reshape(len(x[start : start + rows_per_block]), -1).all(axis=1)
+    for part in _blocks(x):
+        finite = np.isfinite(x[part]).reshape(len(x[part]), -1).all(axis=1)
         if not finite.all():
-            row = start + int(np.flatnonzero(~finite)[0])
+            row = part.start + int(np.flatnonzero(~finite)[0])
             raise DataError(f"{what}: data point {row} holds a NaN or an infinity")
+
+
+def _blocks(x: npt.NDArray[Any]) -> Iterator[slice]:
+    rows = max(1, _BLOCK // x[0].size)
+    for start in range(0, len(x), rows):
+        yield slice(start, start + rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from tasktheme.data.checks import check_data
+from tasktheme.data.checks import as_array, check_data
 from tasktheme.data.episodes import Episodes
 from tasktheme.errors import DataError
 
@@ -39,7 +40,7 @@ class Dataset:
             raise DataError(f"{name!r} holds no task; at least one is needed")
         if names is not None and len(names) != len(tasks):
             raise DataError(f"{name!r}: expected a name for each of the {len(tasks)} tasks, got {len(names)} names")
-        arrays = [check_data(np.asarray(task), what=f"task {i}") for i, task in enumerate(tasks)]
+        arrays = [check_data(as_array(task, what=f"task {i}"), what=f"task {i}") for i, task in enumerate(tasks)]
         for i, array in enumerate(arrays):
             if array.shape[1:] != arrays[0].shape[1:]:
                 raise DataError(
@@ -68,11 +69,11 @@ class Dataset:
 
         Labels and groups may be numbers or strings. A class that occurs in two groups is two classes.
         """
-        points = check_data(np.asarray(x), what=f"data set {name!r}")
-        labels = np.asarray(y)
+        points = check_data(as_array(x, what=f"data set {name!r}"), what=f"data set {name!r}")
+        labels = as_array(y, what=f"labels of {name!r}")
         if labels.shape != (len(points),):
             raise DataError(f"labels of {name!r}: expected shape ({len(points)},) to match the data, got {labels.shape}")
-        group_values = np.zeros(len(points), dtype=np.int64) if groups is None else np.asarray(groups)
+        group_values = np.zeros(len(points), dtype=np.int64) if groups is None else as_array(groups, what=f"groups of {name!r}")
         if group_values.shape != (len(points),):
             raise DataError(f"groups of {name!r}: expected shape ({len(points)},) to match the data, got {group_values.shape}")
 
@@ -111,25 +112,43 @@ class Dataset:
 
     @cached_property
     def tensor(self) -> torch.Tensor:
-        """The data points as one tensor that shares their memory."""
-        return torch.from_numpy(np.require(self.x, requirements=["C", "W"]))
+        """The data points as one tensor that shares their memory; only to be read."""
+        with warnings.catch_warnings():
+            # A cached data set is mapped read-only. Copying it would cost its size in memory, and nothing here writes to it.
+            warnings.filterwarnings("ignore", message="The given NumPy array is not writable", category=UserWarning)
+            return torch.from_numpy(np.asarray(np.require(self.x, requirements="C")))
 
     def select_groups(self, groups: Sequence[str], *, name: str | None = None) -> Dataset:
         """The part of this data set whose classes belong to ``groups``, in this data set's order."""
         unknown = sorted(set(groups) - set(self.group_names))
         if unknown:
             raise DataError(f"{self.name!r} has no group {unknown[0]!r}; it has {', '.join(self.group_names[:8])}, ...")
-        kept_groups = [g for g, group_name in enumerate(self.group_names) if group_name in set(groups)]
-        kept = np.flatnonzero(np.isin(self.class_group, kept_groups))
-        rows = np.concatenate([np.arange(self.starts[c], self.starts[c] + self.counts[c]) for c in kept])
-        renumber = {old: new for new, old in enumerate(kept_groups)}
+        kept = [g for g, group_name in enumerate(self.group_names) if group_name in set(groups)]
+        return self.select_classes(np.flatnonzero(np.isin(self.class_group, kept)), name=name)
+
+    def select_classes(self, classes: Sequence[int] | npt.NDArray[np.int64], *, name: str | None = None) -> Dataset:
+        """The part of this data set that holds the numbered classes, in this data set's order.
+
+        Neighbouring classes share this data set's memory; others are copied.
+        """
+        kept = np.unique(np.asarray(classes, dtype=np.int64))
+        if len(kept) == 0:
+            raise DataError(f"no class of {self.name!r} is chosen; at least one is needed")
+        if kept[0] < 0 or kept[-1] >= len(self.counts):
+            raise DataError(f"{self.name!r} has classes 0 to {len(self.counts) - 1}, got {kept[0]} to {kept[-1]}")
+        if len(kept) == kept[-1] - kept[0] + 1:
+            x = self.x[self.starts[kept[0]] : self.starts[kept[-1]] + self.counts[kept[-1]]]
+        else:
+            x = self.x[np.concatenate([np.arange(self.starts[c], self.starts[c] + self.counts[c]) for c in kept])]
+        groups, class_group = np.unique(self.class_group[kept], return_inverse=True)
         return Dataset(
             name=name or self.name,
-            x=self.x[rows],
+            x=x,
             counts=self.counts[kept],
             class_names=tuple(self.class_names[c] for c in kept),
-            class_group=np.array([renumber[g] for g in self.class_group[kept]], dtype=np.int64),
-            group_names=tuple(self.group_names[g] for g in kept_groups),
+            class_group=class_group.astype(np.int64),
+            group_names=tuple(self.group_names[g] for g in groups),
+            unlabelled=self.unlabelled,
         )
 
     def episodes(
@@ -155,8 +174,9 @@ class Dataset:
 
 @dataclass(frozen=True)
 class DataSplit:
-    """A training part and a held-out part that share no class."""
+    """A training part, a held-out part and, in some data sets, a part for choosing settings; they share no class."""
 
     name: str
     train: Dataset
     test: Dataset
+    val: Dataset | None = None

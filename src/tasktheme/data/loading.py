@@ -1,14 +1,165 @@
-"""Data sets by name."""
+"""Data sets by name, from files, or from objects: one function for all that has labels, one for tasks that have none."""
 
 from __future__ import annotations
 
-from tasktheme.data.dataset import DataSplit
+import os
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import torch.utils.data
+
+from tasktheme.data.cache import cache_folder
+from tasktheme.data.dataset import Dataset, DataSplit
+from tasktheme.data.decoding import Decoding, load_images
+from tasktheme.data.files import open_files
 from tasktheme.data.glyphs import load_glyphs
-from tasktheme.errors import MissingDataError
+from tasktheme.data.images import ImageForm
+from tasktheme.data.layout import arrange_classes, arrange_tasks
+from tasktheme.data.mini_imagenet import load_mini_imagenet
+from tasktheme.data.objects import dataset_from_hugging_face, dataset_from_npz, dataset_from_torch, is_hugging_face, read_npz
+from tasktheme.data.omniglot import load_omniglot
+from tasktheme.data.splits import Split, split_dataset, split_of_parts
+from tasktheme.errors import DataError, MissingDataError, SettingsError
+
+_NAMED: Mapping[str, Callable[[Path, Decoding], DataSplit]] = {
+    "glyphs": lambda _, decoding: load_glyphs(progress=decoding.progress),
+    "omniglot": load_omniglot,
+    "mini-imagenet": load_mini_imagenet,
+}
 
 
-def load_dataset(name: str, *, progress: bool = True) -> DataSplit:
-    """A data set by name: ``glyphs``, writing systems drawn from fonts, which needs no download."""
-    if name == "glyphs":
-        return load_glyphs(progress=progress)
-    raise MissingDataError(f"there is no data set {name!r}; there is glyphs")
+def load_dataset(
+    source: Any,
+    *,
+    data_dir: str | Path | None = None,
+    size: int = 64,
+    channels: int | None = None,
+    split: Split | None = None,
+    seed: int = 0,
+    columns: Sequence[str] | None = None,
+    allow_damaged: bool = False,
+    progress: bool = True,
+) -> DataSplit:
+    """A labelled data set with a training and a held-out part that share no class.
+
+    Args:
+        source: one of
+
+            - a name: ``glyphs``, writing systems drawn from fonts; ``omniglot``; ``mini-imagenet``. These have their own
+              split;
+            - a folder or zip of images, ``class/image`` or ``group/class/image``; below ``train``, ``test`` and perhaps
+              ``val``, these are the parts. To read a folder that is called like a data set, write ``./omniglot``;
+            - an ``.npz`` file with the arrays x, y and perhaps groups; the same in memory: ``(x, y)`` or ``(x, y, groups)``.
+              Images (N, channels, height, width) or features (N, D);
+            - a map-style torch data set of (x, y) or (x, y, group); a Hugging Face data set; a :class:`Dataset`.
+        data_dir: where data sets with a name are looked for; else TASKTHEME_DATA, else the user's cache folder.
+        size: side in pixels that images are resized to; arrays stay as they are.
+        channels: 1 for grey, 3 for colour; by default grey where all images are.
+        split: the fraction of groups (of classes, where there is one group) held out, by default a quarter; or the names of
+            those held out.
+        seed: which groups or classes a fraction takes.
+        columns: the columns (image, label) or (image, label, group) of a Hugging Face data set.
+        allow_damaged: leave out images that cannot be read, with a warning; otherwise they are an error.
+        progress: show progress bars on standard error.
+
+    Images are decoded once and kept in the cache folder (TASKTHEME_CACHE), until a file or a setting changes.
+    """
+    decoding = Decoding(ImageForm(size, channels), allow_damaged=allow_damaged, progress=progress)
+    if isinstance(source, str) and source.lower().replace("_", "-") in _NAMED:
+        if split is not None:
+            raise SettingsError(f"{source} has its own split into training and test classes; leave split out")
+        return _NAMED[source.lower().replace("_", "-")](data_directory(data_dir), decoding)
+    if isinstance(source, DataSplit):
+        return source
+    if isinstance(source, str | os.PathLike):
+        path = _existing(source)
+        if path.suffix.lower() != ".npz":
+            return _from_images(path, decoding, split, seed)
+        dataset = dataset_from_npz(path)
+    else:
+        dataset = _from_object(source, decoding, columns)
+    return split_dataset(dataset, split, seed=seed)
+
+
+def load_tasks(
+    source: Any,
+    *,
+    size: int = 64,
+    channels: int | None = None,
+    allow_damaged: bool = False,
+    progress: bool = True,
+) -> Dataset:
+    """Unlabelled tasks, each a set of data points of any number.
+
+    Args:
+        source: a folder or zip in which each folder is a task, with all images in it; an ``.npz`` file in which each array
+            is one; a dictionary of arrays; or a list of arrays.
+        size: side in pixels that images are resized to; arrays stay as they are.
+        channels: 1 for grey, 3 for colour; by default grey where all images are.
+        allow_damaged: leave out images that cannot be read, with a warning; otherwise they are an error.
+        progress: show progress bars on standard error.
+    """
+    if isinstance(source, str | os.PathLike):
+        path = _existing(source)
+        if path.suffix.lower() != ".npz":
+            decoding = Decoding(ImageForm(size, channels), allow_damaged=allow_damaged, progress=progress)
+            files = open_files(path)
+            return load_images(files, arrange_tasks, decoding, name=_name(path), layout="tasks", unlabelled=True)[""]
+        arrays = read_npz(path)
+        return Dataset.from_tasks(list(arrays.values()), names=list(arrays), name=path.stem)
+    if isinstance(source, Dataset) and source.unlabelled:
+        return source
+    if isinstance(source, Mapping):
+        return Dataset.from_tasks(list(source.values()), names=[str(name) for name in source])
+    if isinstance(source, Sequence):
+        return Dataset.from_tasks(source)
+    raise DataError(f"expected a list of tasks, each an array of data points, or a path; got {type(source).__name__}")
+
+
+def data_directory(chosen: str | Path | None = None) -> Path:
+    """Where data sets with a name are looked for: the folder chosen, else TASKTHEME_DATA, else the user's cache folder."""
+    chosen = chosen or os.environ.get("TASKTHEME_DATA")
+    return cache_folder() / "data" if not chosen else Path(chosen).expanduser()
+
+
+def _existing(source: str | os.PathLike[str]) -> Path:
+    path = Path(source).expanduser()
+    if path.exists() and source != "":
+        return path
+    if isinstance(source, str) and path.name == source and not path.suffix:
+        nearest = get_close_matches(source.lower(), _NAMED, n=1)
+        hint = f"; did you mean {nearest[0]}?" if nearest else ""
+        raise MissingDataError(f"there is no data set, file or folder {source!r}; the data sets are {', '.join(_NAMED)}{hint}")
+    raise MissingDataError(f"there is no file or folder {str(path)!r}")
+
+
+def _from_images(path: Path, decoding: Decoding, split: Split | None, seed: int) -> DataSplit:
+    name = _name(path)
+    parts = load_images(open_files(path), arrange_classes, decoding, name=name, layout="classes")
+    if "" in parts:
+        return split_dataset(parts[""], split, seed=seed)
+    if split is not None:
+        raise SettingsError(f"{str(path)!r} is split by its folders train and test; leave split out")
+    return split_of_parts(parts)
+
+
+def _from_object(source: Any, decoding: Decoding, columns: Sequence[str] | None) -> Dataset:
+    if isinstance(source, Dataset):
+        return source
+    if isinstance(source, tuple) and len(source) in (2, 3):
+        return Dataset.from_arrays(*source)
+    if is_hugging_face(source):
+        return dataset_from_hugging_face(source, decoding, columns=columns)
+    if isinstance(source, torch.utils.data.Dataset):
+        return dataset_from_torch(source, decoding)
+    hint = "; a list of arrays is unlabelled tasks: use load_tasks" if isinstance(source, list) else ""
+    raise DataError(
+        "expected a data set's name, a path, (x, y), (x, y, groups), or a torch or Hugging Face data set, "
+        f"got {type(source).__name__}{hint}"
+    )
+
+
+def _name(path: Path) -> str:
+    return path.resolve().stem if path.is_file() else path.resolve().name

@@ -13,7 +13,10 @@ from tasktheme.maths import dirichlet
 
 @dataclass(frozen=True)
 class TaskPosterior:
-    """q(z) and q(pi) of a batch of tasks. Padded data points have no meaning in log_r: use the mask."""
+    """q(z) and q(pi) of a batch of tasks, and which of them met the tolerance (none, where there was none).
+
+    Padded data points have no meaning in log_r: use the mask.
+    """
 
     log_r: Float[Tensor, "T N K"]
     gamma: Float[Tensor, "T K"]
@@ -36,21 +39,24 @@ def e_step(
 ) -> TaskPosterior:
     """Alternate r and gamma = alpha + sum_n r from gamma = alpha + N / K.
 
-    Stops when every task's mean change in gamma is below ``tolerance``, at the latest after ``iterations``. With
-    ``tolerance=None`` all iterations run and nothing is read back from the device.
+    A task stops when its mean change in gamma is below ``tolerance``, at the latest after ``iterations``; what becomes
+    of it does not depend on the other tasks of the batch. With ``tolerance=None`` all iterations run and nothing is
+    read back from the device. Returned is the last gamma with the r that it counts.
     """
     weight = mask.unsqueeze(-1).to(log_likelihood.dtype)
     gamma = alpha + weight.sum(dim=-2) / alpha.shape[-1]
-    change = torch.full_like(gamma[..., 0], torch.inf)
     log_r = responsibilities(log_likelihood, gamma)
+    converged = torch.zeros_like(mask[..., 0])
     done = 0
-    while done < iterations:
+    while True:
         updated = alpha + (log_r.exp() * weight).sum(dim=-2)
-        change = (updated - gamma).abs().mean(dim=-1)
-        gamma = updated
         done += 1
-        if done == iterations or (tolerance is not None and bool((change < tolerance).all())):
-            break
-        log_r = responsibilities(log_likelihood, gamma)
-    converged = change < (tolerance if tolerance is not None else torch.inf)
-    return TaskPosterior(log_r, gamma, converged, torch.tensor(done, device=gamma.device))
+        if tolerance is not None:
+            change = (updated - gamma).abs().mean(dim=-1)
+            updated = torch.where(converged.unsqueeze(-1), gamma, updated)
+            converged = converged | (change < tolerance)
+        gamma = updated
+        if done == iterations or (tolerance is not None and bool(converged.all())):
+            return TaskPosterior(log_r, gamma, converged, torch.tensor(done, device=gamma.device))
+        again = responsibilities(log_likelihood, gamma)
+        log_r = again if tolerance is None else torch.where(converged[..., None, None], log_r, again)

@@ -21,8 +21,8 @@ def task_table(tasks: TaskSet, *, most: int) -> Table:
     """Each task's entropy, strongest themes and nearest other tasks; rows spread evenly where there are too many."""
     table = _table("task", "entropy", "strongest themes", "nearest tasks (KL)", right=("entropy",))
     names, entropy, mixture = task_names(tasks), tasks.entropy(), tasks.mean_mixture()
-    top = tasks.top_themes(3)
-    neighbours = tasks.nearest(tasks, k=min(3, len(tasks) - 1)) if len(tasks) > 1 else None
+    top = tasks.top_themes(2)
+    neighbours = tasks.nearest(tasks, k=min(2, len(tasks) - 1)) if len(tasks) > 1 else None
     for i in _spread(len(tasks), most):
         themes = ", ".join(f"{k} ({100 * mixture[i, k]:.0f} %)" for k in top[i])
         near = "" if neighbours is None else _neighbours(neighbours, i, names)
@@ -44,12 +44,12 @@ def nearest_table(query: TaskSet, known: TaskSet, found: Nearest, *, most: int =
 
 
 def distance_table(first: TaskSet, second: TaskSet, matrix: Floats, *, most: int = 8) -> Table:
-    """A corner of a distance matrix and its median."""
-    columns = task_names(second)[:most]
+    """A corner of a distance matrix, columns by number, and the median of all."""
+    columns = [str(j) for j in range(min(len(second), most))]
     table = _table("KL[row || column]", *columns, right=columns)
     for name, row in zip(task_names(first)[:most], matrix, strict=False):
         table.add_row(name, *(f"{value:.2f}" for value in row[:most]))
-    table.caption = f"{matrix.shape[0]:,} x {matrix.shape[1]:,} distances, median {np.median(matrix):.2f}; --out writes all"
+    table.caption = f"{len(first):,} x {len(second):,} distances, median {np.median(matrix):.2f}; --out writes all"
     return table
 
 

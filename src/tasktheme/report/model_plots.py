@@ -1,0 +1,147 @@
+"""Pictures of a model: what its themes look like, and how its training went."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from tasktheme.data.dataset import Dataset
+from tasktheme.errors import DataError
+from tasktheme.ptm import PTM
+from tasktheme.report.style import COLOURS, FAINT, SMALL, WIDTH, new_figure, number, styled
+
+_PER_CLASS = 2  # images of one class in a row of the gallery
+_MOST_POINTS = 20_000  # data points that are searched for typical ones
+_TILE, _GAP, _LABEL = 1.0, 0.08, 1.9  # sizes in the gallery, an image being 1
+_FEW_PANELS = 3  # in a row of the training curves
+
+_TERMS = {  # the history's names as the paper writes them
+    "loss": "loss",
+    "ln_p_x": "E[ln p(x | u)], reconstruction",
+    "entropy_u": "entropy of q(u)",
+    "ln_p_u": "E[ln p(u | z)]",
+    "ln_p_z": "E[ln p(z | π)]",
+    "entropy_z": "entropy of q(z)",
+    "ln_p_pi": "E[ln p(π)]",
+    "entropy_pi": "entropy of q(π)",
+    "ln_p_y": "E[ln p(y | u)], classes",
+    "accuracy": "accuracy",
+    "largest_share": "share of the largest theme",
+}
+
+
+@styled
+def theme_gallery(model: PTM, data: Dataset, *, columns: int = 8) -> Figure:
+    """A row for each theme, largest share first: its decoded mean, then the ``columns`` most typical images of ``data``.
+
+    Typical of a theme are images of which it is the most probable theme, by log-likelihood, at most two of a class. The
+    means of grey images are shown at full contrast: a mean of drawings is paler than any drawing.
+    """
+    if len(data.point_shape) != 3:
+        raise DataError(f"a gallery shows images, but {data.name!r} holds vectors of shape {data.point_shape}")
+    if columns < 1:
+        raise DataError(f"columns, the images of each theme, must be at least 1, got {columns}")
+    decoded = model.decode_themes()
+    if decoded is None:
+        raise DataError("a gallery needs a decoder, and this model has none")
+    if data.point_shape[0] == 1:
+        low, high = decoded.min(), decoded.max()
+        decoded = (decoded - low) / max(high - low, np.finfo(np.float32).eps)
+    share: npt.NDArray[np.float32] = model.themes.share.cpu().numpy()
+    typical = _typical_rows(model, data, columns)
+    colours = _colours_of(data)
+    width = _LABEL + (columns + 1) * (_TILE + _GAP) + 0.25
+    unit = WIDTH / width
+    figure = new_figure(unit * (0.45 + len(share) * (_TILE + _GAP)) + 0.1)
+    axes = figure.add_subplot()
+    first = _LABEL + _TILE + _GAP + 0.25  # left edge of the first typical image
+    for row, theme in enumerate(np.argsort(-share, kind="stable")):
+        y = row * (_TILE + _GAP)
+        name = f"theme {theme} · {100 * share[theme]:.0f} %"
+        axes.text(_LABEL - 0.15, y + _TILE / 2, name, ha="right", va="center", fontsize=SMALL)
+        _draw_tile(axes, decoded[theme], _LABEL, y, colours)
+        for column, point in enumerate(typical[theme]):
+            _draw_tile(axes, data.x[point] / 255.0, first + column * (_TILE + _GAP), y, colours)
+        if not len(typical[theme]):
+            axes.text(first, y + _TILE / 2, "the most probable theme of no image here", va="center", fontsize=SMALL, color=FAINT)
+    heading: dict[str, Any] = {"va": "bottom", "fontsize": SMALL, "color": FAINT}
+    axes.text(_LABEL + _TILE / 2, -0.12, "mean", ha="center", **heading)
+    axes.text(first, -0.12, "most typical images", **heading)
+    axes.set_xlim(0.0, width)
+    axes.set_ylim(len(share) * (_TILE + _GAP), -0.45)
+    axes.set_aspect("equal")
+    axes.set_axis_off()
+    return figure
+
+
+def _typical_rows(model: PTM, data: Dataset, columns: int) -> list[npt.NDArray[np.int64]]:
+    """Rows of ``data`` that are most typical of each theme, the most typical first."""
+    rows = np.unique(np.linspace(0, len(data) - 1, min(len(data), _MOST_POINTS)).round().astype(np.int64))
+    log_likelihood = model.theme_log_likelihood(data.x[rows]).astype(np.float64)
+    share = model.themes.share.cpu().numpy().astype(np.float64)
+    with np.errstate(divide="ignore"):  # a theme without share is nobody's
+        best = (log_likelihood + np.log(share)).argmax(axis=1)
+    class_of = np.searchsorted(data.starts, rows, side="right") - 1
+    chosen = []
+    for theme in range(log_likelihood.shape[1]):
+        taken: dict[int, int] = {}
+        kept: list[int] = []
+        for i in np.argsort(-log_likelihood[:, theme], kind="stable"):
+            label = int(class_of[i])
+            if best[i] == theme and taken.get(label, 0) < _PER_CLASS and len(kept) < columns:
+                taken[label] = taken.get(label, 0) + 1
+                kept.append(int(rows[i]))
+        chosen.append(np.array(kept, dtype=np.int64))
+    return chosen
+
+
+def _colours_of(data: Dataset) -> str:
+    """Grey images that are mostly black, such as drawings, are shown as dark ink on light paper; others as they are."""
+    some = data.x[:: max(1, len(data) // 500)]
+    return "gray_r" if float(np.median(some.astype(np.float32))) < 0.1 * 255.0 else "gray"
+
+
+def _draw_tile(axes: Axes, image: npt.NDArray[Any], x: float, y: float, colours: str) -> None:
+    """One image (channels, height, width) with values in [0, 1], its longer side of length 1, centred in its place."""
+    height, width = image.shape[1:]
+    half = 0.5 * np.array([width, height]) / max(width, height)
+    left, right, top, bottom = x + 0.5 - half[0], x + 0.5 + half[0], y + 0.5 - half[1], y + 0.5 + half[1]
+    pixels = np.clip(image[0] if len(image) == 1 else image.transpose(1, 2, 0), 0.0, 1.0)
+    axes.imshow(pixels, cmap=colours, vmin=0.0, vmax=1.0, extent=(left, right, bottom, top), interpolation="antialiased")
+    axes.add_patch(Rectangle((left, top), right - left, bottom - top, fill=False, edgecolor="#cccccc", linewidth=0.5))
+
+
+@styled
+def training_curves(history: Sequence[Mapping[str, float]]) -> Figure:
+    """The loss and every term of the bound against the tasks seen, one small panel each; ``history`` is a model's."""
+    if not history:
+        raise DataError("there is no training to draw: the history is empty")
+    found = {name: None for row in history for name in row if name not in ("tasks", "gradient_norm")}
+    names = [name for name in _TERMS if name in found] + [name for name in found if name not in _TERMS]
+    tasks = [row["tasks"] for row in history]
+    rows = -(-len(names) // _FEW_PANELS)
+    figure = new_figure(0.4 + 1.15 * rows)
+    panels = figure.subplots(rows, _FEW_PANELS, sharex=True, squeeze=False).flatten()
+    for place, (axes, name) in enumerate(zip(panels, names, strict=False)):
+        values = [row.get(name, np.nan) for row in history]
+        single = "o" if len(history) == 1 else ""
+        axes.plot(tasks, values, color=COLOURS[1 if name == "loss" else 0], linewidth=1.1, marker=single, markersize=3.0)
+        axes.set_title(_TERMS.get(name, name), loc="left", fontsize=SMALL)
+        axes.yaxis.set_major_locator(MaxNLocator(4))
+        axes.grid(color="#eeeeee", linewidth=0.5)
+        axes.set_axisbelow(True)
+        axes.xaxis.set_major_locator(MaxNLocator(4))
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(FuncFormatter(lambda value, _: number(value, "z,.6g")))
+        axes.tick_params(labelbottom=place + _FEW_PANELS >= len(names))
+    for axes in panels[len(names) :]:
+        axes.set_axis_off()
+    figure.supxlabel("training tasks seen", fontsize=8.0)
+    return figure

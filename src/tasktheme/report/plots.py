@@ -1,0 +1,10 @@
+"""All pictures, one function each. They read results and return a matplotlib figure; they never train.
+
+Save one with ``figure.savefig("map.png", dpi=200)`` or ``figure.savefig("map.pdf")``; a notebook shows it by itself.
+"""
+
+from tasktheme.report.distance_plots import distance_matrix, task_map
+from tasktheme.report.model_plots import theme_gallery, training_curves
+from tasktheme.report.task_plots import entropy_histogram, mixtures
+
+__all__ = ["distance_matrix", "entropy_histogram", "mixtures", "task_map", "theme_gallery", "training_curves"]

@@ -1,0 +1,370 @@
+"""What the pictures show, read back from the figures."""
+
+from __future__ import annotations
+
+import dataclasses
+from itertools import combinations, pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.colors import LogNorm, to_rgba
+from matplotlib.figure import Figure
+
+import tasktheme as tt
+from tasktheme.errors import DataError
+from tasktheme.report import plots
+from tasktheme.report.distance_plots import _scale_down
+from tasktheme.report.style import COLOURS
+
+
+def _texts(figure: Figure) -> list[str]:
+    """All texts of a picture that matplotlib draws, after a full draw (which would warn of a missing glyph)."""
+    figure.draw_without_rendering()
+    return [text.get_text() for text in figure.findobj(lambda artist: hasattr(artist, "get_text")) if text.get_text()]
+
+
+def _labels(axes: Axes, axis: str) -> list[str]:
+    return [label.get_text() for label in getattr(axes, f"get_{axis}ticklabels")()]
+
+
+def _same_texts_do_not_overlap(figure: Figure, axes: Axes) -> None:
+    figure.draw_without_rendering()
+    boxes = {text.get_text(): text.get_window_extent() for text in axes.texts}
+    for (one, box), (other, other_box) in combinations(boxes.items(), 2):
+        assert not box.overlaps(other_box), (one, other)
+
+
+# distances
+
+
+def test_distance_matrix_is_the_kl_sorted_by_group(planted: tt.TaskSet) -> None:
+    figure = plots.distance_matrix(planted)
+    axes, bar = figure.axes
+    [picture] = axes.images
+    order = [1, 4, 6, 0, 3, 7, 2, 5, 8]  # a, b, c
+    expected = planted.kl(planted)[np.ix_(order, order)]
+    shown = np.asarray(picture.get_array())
+    assert isinstance(picture.norm, LogNorm)
+    off = ~np.eye(9, dtype=bool) & (expected >= picture.norm.vmin)
+    assert off.sum() >= 70
+    np.testing.assert_allclose(np.log(shown[off]), np.log(expected[off]))
+    np.testing.assert_allclose(np.diag(shown), picture.norm.vmin)
+    assert picture.norm.vmax == expected.max()
+    assert picture.get_cmap().name == "viridis"
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("second task (column), 9 tasks", "first task (row)")
+    assert bar.get_ylabel() == "KL[row ‖ column] in nats, log scale"
+
+
+def test_distance_matrix_names_groups_and_draws_lines_between_them(planted: tt.TaskSet) -> None:
+    figure = plots.distance_matrix(planted)
+    axes = figure.axes[0]
+    figure.draw_without_rendering()
+    assert _labels(axes, "x") == _labels(axes, "y") == ["a", "b", "c"]
+    np.testing.assert_allclose(axes.get_yticks(), [1, 4, 7])
+    level = sorted(line.get_ydata()[0] for line in axes.lines if line.get_color() == "white" and line.get_ydata()[0] > 1)
+    assert level == [2.5, 5.5]
+
+
+def test_distance_matrix_without_groups_keeps_the_order(planted: tt.TaskSet) -> None:
+    axes = plots.distance_matrix(planted, group="alphabet").axes[0]
+    shown = np.asarray(axes.images[0].get_array())
+    expected = planted.kl(planted)
+    off = expected > np.quantile(expected, 0.3)
+    np.testing.assert_allclose(shown[off], expected[off])
+    assert _labels(axes, "y") == [f"task {i}" for i in range(9)]
+
+
+def test_distance_matrix_of_many_tasks_shows_some_of_each_group(planted: tt.TaskSet) -> None:
+    axes = plots.distance_matrix(planted, most=6).axes[0]
+    assert np.asarray(axes.images[0].get_array()).shape == (6, 6)
+    assert "6 of 9 tasks" in axes.get_xlabel()
+    assert _labels(axes, "y") == ["a", "b", "c"]
+
+
+def test_distance_matrix_of_equal_tasks_does_not_show_rounding() -> None:
+    gamma = np.full((4, 3), 5.0) + 1e-9 * np.arange(12).reshape(4, 3)
+    tasks = tt.TaskSet(gamma, np.full(4, 9), np.ones(4, dtype=np.bool_))
+    figure = plots.distance_matrix(tasks)
+    assert len(np.unique(np.asarray(figure.axes[0].images[0].get_array()))) == 1
+    assert any("not told apart" in text for text in _texts(figure))
+
+
+def test_distance_matrix_of_different_tasks_makes_no_such_remark(planted: tt.TaskSet) -> None:
+    assert not any("not told apart" in text for text in _texts(plots.distance_matrix(planted)))
+
+
+# the map
+
+
+def test_map_keeps_distances_that_a_plane_can_hold() -> None:
+    place = np.random.default_rng(0).normal(size=(30, 2))
+    distance = np.linalg.norm(place[:, None] - place, axis=-1)
+    found, stress = _scale_down(distance)
+    np.testing.assert_allclose(np.linalg.norm(found[:, None] - found, axis=-1), distance, atol=1e-8)
+    assert stress < 1e-8
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_map_of_very_few_tasks(count: int) -> None:
+    distance = 2.0 * (1.0 - np.eye(count))  # an equilateral triangle, or less
+    found, stress = _scale_down(distance)
+    np.testing.assert_allclose(np.linalg.norm(found[:, None] - found, axis=-1), distance, atol=1e-8)
+    assert stress < 1e-8
+
+
+def test_map_improves_on_the_classical_solution() -> None:
+    place = np.random.default_rng(1).normal(size=(20, 6))
+    distance = np.linalg.norm(place[:, None] - place, axis=-1)
+    _, start = _scale_down(distance, rounds=0)
+    _, end = _scale_down(distance)
+    assert end < 0.9 * start
+
+
+def test_map_colours_groups_and_names_each_once(planted: tt.TaskSet) -> None:
+    figure = plots.task_map(planted)
+    [axes] = figure.axes
+    assert [len(dots.get_offsets()) for dots in axes.collections] == [3, 3, 3]
+    assert [to_rgba(dots.get_facecolor()[0], 1.0) for dots in axes.collections] == [to_rgba(colour) for colour in COLOURS[:3]]
+    assert [text.get_text() for text in axes.texts] == ["a", "b", "c"]
+    assert axes.get_xlabel() == "first direction of the map, in √nats"
+    assert axes.get_title(loc="left").startswith("9 tasks, stress 0.")
+    assert axes.get_aspect() == 1.0
+    _same_texts_do_not_overlap(figure, axes)
+
+
+def test_map_puts_like_tasks_together_and_a_name_nearest_its_own_dots(planted: tt.TaskSet) -> None:
+    figure = plots.task_map(planted)
+    [axes] = figure.axes
+    figure.draw_without_rendering()
+    places = [np.asarray(dots.get_offsets()) for dots in axes.collections]
+    centres = np.stack([place.mean(axis=0) for place in places])
+    within = max(np.linalg.norm(place - centre, axis=1).max() for place, centre in zip(places, centres, strict=True))
+    between = min(float(np.linalg.norm(centres[i] - centres[j])) for i, j in combinations(range(3), 2))
+    assert within < 0.5 * between
+    for i, text in enumerate(axes.texts):
+        away = [np.linalg.norm(place - text.get_position(), axis=1).min() for place in places]
+        assert int(np.argmin(away)) == i
+
+
+def test_map_dots_grow_with_entropy(planted: tt.TaskSet) -> None:
+    [axes] = plots.task_map(planted).axes
+    areas = np.concatenate([dots.get_sizes() for dots in axes.collections])
+    entropy = planted.entropy()[[1, 4, 6, 0, 3, 7, 2, 5, 8]]
+    assert np.argsort(areas).tolist() == np.argsort(entropy).tolist()
+    legend = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert legend[0] == "entropy in nats"
+    assert legend[1] == f"{entropy.min():.1f}".replace("-", "\N{MINUS SIGN}")
+
+
+def test_map_without_groups_names_the_tasks(planted: tt.TaskSet) -> None:
+    named = dataclasses.replace(planted, columns={"name": [f"customer {i}" for i in range(9)]})
+    figure = plots.task_map(named)
+    [axes] = figure.axes
+    assert sorted(text.get_text() for text in axes.texts) == [f"customer {i}" for i in range(9)]
+    _same_texts_do_not_overlap(figure, axes)
+
+
+# themes
+
+
+def _expected_rows(model: tt.PTM, data: tt.Dataset, columns: int) -> list[list[int]]:
+    """The slow, obvious way to the typical images."""
+    score = model.theme_log_likelihood(data.x).astype(np.float64)
+    share = model.themes.share.double().numpy()
+    posterior = np.exp(score - score.max(axis=1, keepdims=True)) * share
+    result = []
+    for theme in range(len(share)):
+        row: list[int] = []
+        for i in sorted(range(len(data)), key=lambda i: -score[i, theme]):
+            label = [c for c in range(len(data.counts)) if data.starts[c] <= i][-1]
+            alike = sum(data.starts[label] <= j < data.starts[label] + data.counts[label] for j in row)
+            if posterior[i, theme] >= posterior[i].max() and alike < 2 and len(row) < columns:
+                row.append(i)
+        result.append(row)
+    return result
+
+
+def test_gallery_shows_means_and_typical_images_by_share(model: tt.PTM, drawings: tt.Dataset) -> None:
+    figure = plots.theme_gallery(model, drawings, columns=5)
+    [axes] = figure.axes
+    share = model.themes.share.numpy()
+    order = np.argsort(-share, kind="stable")
+    rows = _expected_rows(model, drawings, 5)
+    decoded = model.decode_themes()
+    assert decoded is not None
+    tiles = [np.asarray(image.get_array()) for image in axes.images]
+    expected: list[npt.NDArray[np.float64]] = []
+    for theme in order:
+        expected.append((decoded[theme, 0] - decoded.min()) / (decoded.max() - decoded.min()))
+        expected += [drawings.x[i, 0] / 255.0 for i in rows[theme]]
+    assert sum(map(len, rows)) > 3
+    assert len(tiles) == len(expected)
+    for tile, wanted in zip(tiles, expected, strict=True):
+        np.testing.assert_allclose(tile, wanted, atol=1e-6)
+    labels = [text.get_text() for text in axes.texts if text.get_text().startswith("theme ")]
+    assert labels == [f"theme {k} · {100 * share[k]:.0f} %" for k in order]
+
+
+def test_gallery_rows_are_apart_and_inside(model: tt.PTM, drawings: tt.Dataset) -> None:
+    [axes] = plots.theme_gallery(model, drawings, columns=4).axes
+    corners = sorted({(round(image.get_extent()[0], 3), round(image.get_extent()[3], 3)) for image in axes.images})
+    assert len(corners) == len(axes.images)
+    right = max(image.get_extent()[1] for image in axes.images)
+    assert right <= axes.get_xlim()[1]
+    tops = sorted({top for _, top in corners})
+    assert len(tops) == 3
+    assert min(b - a for a, b in pairwise(tops)) > 1.0
+
+
+def test_gallery_shows_drawings_as_ink_on_paper(model: tt.PTM, drawings: tt.Dataset) -> None:
+    assert {image.get_cmap().name for image in plots.theme_gallery(model, drawings).axes[0].images} == {"gray_r"}
+    inverted = dataclasses.replace(drawings, x=255 - np.asarray(drawings.x, dtype=np.uint8))
+    assert {image.get_cmap().name for image in plots.theme_gallery(model, inverted).axes[0].images} == {"gray"}
+
+
+def test_gallery_says_when_a_theme_is_nobodys(model: tt.PTM, drawings: tt.Dataset) -> None:
+    one = dataclasses.replace(drawings, x=drawings.x[:1], counts=np.array([1]), class_names=("only",), class_group=np.array([0]))
+    axes = plots.theme_gallery(model, one).axes[0]
+    assert len(axes.images) == 3 + 1
+    assert sum("no image" in text.get_text() for text in axes.texts) == 2
+
+
+def test_gallery_of_colour_images_leaves_colours_alone() -> None:
+    x = np.random.default_rng(0).integers(0, 256, (24, 3, 8, 8)).astype(np.uint8)
+    data = tt.Dataset.from_arrays(x, np.repeat(np.arange(4), 6), name="colours")
+    small = tt.Settings(themes=2, latent_dim=2, filters=(2,), ways=(2, 2), t_shots=2, v_shots=2, batch_tasks=2, polish_tasks=4)
+    model = tt.PTM(settings=small, device="cpu").fit(data, tasks=4, progress=False)
+    tiles = [np.asarray(image.get_array()) for image in plots.theme_gallery(model, data, columns=3).axes[0].images]
+    assert {tile.shape for tile in tiles} == {(8, 8, 3)}
+    decoded = model.decode_themes()
+    assert decoded is not None
+    theme = int(model.themes.share.argmax())
+    np.testing.assert_allclose(tiles[0], decoded[theme].transpose(1, 2, 0), atol=1e-6)
+
+
+def test_gallery_refuses_vectors(vector_model: tt.PTM, vectors: tt.Dataset, model: tt.PTM, drawings: tt.Dataset) -> None:
+    with pytest.raises(DataError, match=r"shows images, but 'vectors' holds vectors of shape \(4,\)"):
+        plots.theme_gallery(vector_model, vectors)
+    with pytest.raises(DataError, match="at least 1, got 0"):
+        plots.theme_gallery(model, drawings, columns=0)
+
+
+# mixtures
+
+
+def test_mixtures_stack_to_one_and_say_group_and_entropy(planted: tt.TaskSet) -> None:
+    figure = plots.mixtures(planted)
+    [axes] = figure.axes
+    order = [1, 4, 6, 0, 3, 7, 2, 5, 8]
+    mixture = planted.mean_mixture()[order]
+    [legend] = figure.legends
+    themes = [int(text.get_text()) for text in legend.get_texts()]
+    assert sorted(themes) == [0, 1, 2, 3]
+    assert legend.get_title().get_text() == "theme"
+    widths = np.stack([[bar.get_width() for bar in bars] for bars in axes.containers])  # type: ignore[attr-defined]
+    np.testing.assert_allclose(widths.T, mixture[:, themes])
+    ends = [bar.get_x() + bar.get_width() for bar in axes.containers[-1]]  # type: ignore[attr-defined]
+    np.testing.assert_allclose(ends, 1.0)
+    assert _labels(axes, "y") == ["a", "b", "c"]
+    texts = _texts(figure)
+    for value in planted.entropy():
+        assert f"{value:.1f}".replace("-", "\N{MINUS SIGN}") in texts
+    assert axes.get_xlabel() == "expected share of each theme"
+
+
+def test_mixtures_shows_at_most_so_many_of_every_group(planted: tt.TaskSet) -> None:
+    [axes] = plots.mixtures(planted, most=4).axes
+    assert len(axes.containers[0]) == 4
+    assert _labels(axes, "y") == ["a", "b", "c"]
+
+
+def test_mixtures_writes_the_number_of_a_theme_into_long_pieces(planted: tt.TaskSet) -> None:
+    [axes] = plots.mixtures(planted[[2]]).axes
+    [text] = [
+        text for text in axes.texts if text.get_text().isdecimal() and planted.mean_mixture()[2, int(text.get_text())] > 0.5
+    ]
+    assert text.get_text() == "2"
+
+
+def test_mixtures_gathers_the_weakest_of_many_themes() -> None:
+    gamma = np.ones((3, 50))
+    gamma[0, 40] = 30.0  # strong in one task only, weak on average
+    tasks = tt.TaskSet(gamma, np.full(3, 9), np.ones(3, dtype=np.bool_))
+    figure = plots.mixtures(tasks)
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert len(names) == 2 * len(COLOURS) + 1
+    assert names[0] == "40"
+    assert names[-1] == "others"
+    ends = [bar.get_x() + bar.get_width() for bar in figure.axes[0].containers[-1]]  # type: ignore[attr-defined]
+    np.testing.assert_allclose(ends, 1.0)
+
+
+# entropy
+
+
+def test_entropy_strips_are_ordered_by_median(planted: tt.TaskSet) -> None:
+    figure = plots.entropy_histogram(planted)
+    top, bottom = figure.axes
+    assert sum(bar.get_height() for bar in top.patches) == 9  # type: ignore[attr-defined]
+    assert _labels(bottom, "y") == ["c (3)", "a (3)", "b (3)"]  # from below: the most uncertain on top
+    for dots, group in zip(bottom.collections, "cab", strict=True):
+        own = [value for value, name in zip(planted.entropy(), planted.columns["group"], strict=True) if name == group]
+        np.testing.assert_allclose(np.asarray(dots.get_offsets())[:, 0], sorted(own))
+    medians = [line.get_xdata()[0] for line in bottom.lines]
+    assert medians == sorted(medians)
+    assert bottom.get_xlabel() == "entropy in nats: less certain to the right"
+    assert top.get_title(loc="left") == "9 tasks, 12 data points each"
+
+
+def test_entropy_without_groups_is_a_histogram_that_warns_of_sizes(planted: tt.TaskSet) -> None:
+    [axes] = plots.entropy_histogram(dataclasses.replace(planted, sizes=np.arange(9) + 2), group="alphabet").axes
+    assert sum(bar.get_height() for bar in axes.patches) == 9  # type: ignore[attr-defined]
+    assert axes.get_ylabel() == "tasks"
+    assert axes.get_title(loc="left") == "9 tasks, 2 to 10 data points: larger tasks are less uncertain"
+
+
+# training
+
+
+def test_training_curves_draw_every_term(model: tt.PTM) -> None:
+    figure = plots.training_curves(model.history)
+    tasks = [row["tasks"] for row in model.history]
+    drawn = {}
+    for axes in figure.axes:
+        if axes.lines:
+            [line] = axes.lines
+            assert line.get_xdata().tolist() == tasks  # type: ignore[union-attr]
+            drawn[axes.get_title(loc="left")] = line.get_ydata()
+    terms = set(model.history[0]) - {"tasks", "gradient_norm"}
+    assert len(drawn) == len(terms) == 9
+    for title, name in {"loss": "loss", "entropy of q(π)": "entropy_pi", "E[ln p(u | z)]": "ln_p_u"}.items():
+        np.testing.assert_array_equal(drawn[title], [row[name] for row in model.history])
+    assert "training tasks seen" in _texts(figure)
+    first = figure.axes[0]
+    assert all(first.get_shared_x_axes().joined(first, other) for other in figure.axes[1:])
+
+
+def test_training_curves_show_unknown_terms_and_gaps() -> None:
+    figure = plots.training_curves([{"tasks": 5.0, "loss": 1.0}, {"tasks": 10.0, "loss": 0.5, "novel": 2.0}])
+    assert [axes.get_title(loc="left") for axes in figure.axes[:2]] == ["loss", "novel"]
+    np.testing.assert_array_equal(figure.axes[1].lines[0].get_ydata(), [np.nan, 2.0])
+    assert not figure.axes[2].axison
+
+
+def test_training_curves_need_a_history() -> None:
+    with pytest.raises(DataError, match="history is empty"):
+        plots.training_curves([])
+
+
+# all of them
+
+
+def test_every_picture_is_drawn_whatever_the_names(planted: tt.TaskSet) -> None:
+    odd = planted.with_columns(group=["$x_1$", "猫", "a\nb"] * 3)
+    for draw in (plots.distance_matrix, plots.task_map, plots.mixtures, plots.entropy_histogram):
+        texts = " ".join(_texts(draw(odd)))
+        assert r"\$x_1\$" in texts
+        assert "a b" in texts
+        assert "group 2" in texts

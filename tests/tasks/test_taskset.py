@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from scipy import stats
+
+import tasktheme as tt
+from tasktheme.errors import DataError, ModelFileError, OutputError
+from tasktheme.tasks import taskset
+
+
+def make(count: int = 30, themes: int = 4, seed: int = 0, fingerprint: str = "m") -> tt.TaskSet:
+    generator = np.random.default_rng(seed)
+    gamma = generator.gamma(2.0, 3.0, size=(count, themes)) + 0.1
+    sizes = generator.integers(1, 50, size=count)
+    columns = {"name": [f"task {i}" for i in range(count)], "level": list(range(count))}
+    return tt.TaskSet(gamma, sizes, generator.random(count) < 0.5, columns, fingerprint)
+
+
+def test_entropy_is_that_of_scipy() -> None:
+    tasks = make()
+    np.testing.assert_allclose(tasks.entropy(), [stats.dirichlet.entropy(gamma) for gamma in tasks.concentration])
+
+
+def test_kl_is_exactly_zero_on_itself_and_positive_elsewhere() -> None:
+    tasks = make()
+    distances = tasks.kl(tasks)
+    assert (np.diag(distances) == 0.0).all()
+    assert (distances[~np.eye(30, dtype=bool)] > 0.0).all()
+
+
+def test_mean_mixture_and_top_themes() -> None:
+    tasks = make()
+    np.testing.assert_allclose(tasks.mean_mixture(), [stats.dirichlet.mean(gamma) for gamma in tasks.concentration])
+    assert [sorted(row, reverse=True)[:2] for row in tasks.concentration.tolist()] == [
+        [tasks.concentration[i, k] for k in row] for i, row in enumerate(tasks.top_themes(2))
+    ]
+
+
+@pytest.mark.parametrize("block", [1, 7, 1 << 22])
+def test_nearest_is_brute_force_in_blocks_of_any_size(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr(taskset, "_BLOCK", block)
+    query, reference = make(12, seed=1), make(40, seed=2)
+    found = query.nearest(reference, k=3)
+    distances = query.kl(reference)
+    np.testing.assert_array_equal(found.indices, np.argsort(distances, axis=1)[:, :3])
+    np.testing.assert_allclose(found.distances, np.sort(distances, axis=1)[:, :3])
+
+
+def test_a_task_is_not_its_own_neighbour_unless_it_is_in_another_set() -> None:
+    tasks, copy = make(), make()
+    assert (tasks.nearest(tasks, k=29).indices != np.arange(30)[:, None]).all()
+    assert (tasks.nearest(copy, k=1).indices[:, 0] == np.arange(30)).all()
+
+
+@pytest.mark.parametrize("k", [0, 30])
+def test_k_out_of_range_says_the_range(k: int) -> None:
+    tasks = make()
+    with pytest.raises(DataError, match="between 1 and 29"):
+        tasks.nearest(tasks, k=k)
+
+
+def test_tasks_of_different_models_do_not_mix() -> None:
+    for other in (make(fingerprint="other"), make(themes=5)):
+        with pytest.raises(DataError, match="different models"):
+            make().kl(other)
+        with pytest.raises(DataError, match="different models"):
+            make().nearest(other)
+
+
+def test_slicing_takes_everything_along() -> None:
+    tasks = make()
+    some = tasks[[3, 1]]
+    np.testing.assert_array_equal(some.concentration, tasks.concentration[[3, 1]])
+    assert some.columns["name"] == ["task 3", "task 1"]
+    assert some.fingerprint == "m"
+    assert len(tasks[5:]) == 25
+    assert len(tasks[tasks.sizes > 20]) == int((tasks.sizes > 20).sum())
+
+
+def test_columns_are_checked() -> None:
+    with pytest.raises(DataError, match="'group' has 2 values for 30 tasks"):
+        make().with_columns(group=["a", "b"])
+    with pytest.raises(DataError, match="cannot be called 'size'"):
+        make().with_columns(size=list(range(30)))
+
+
+def test_parquet_brings_back_the_same_and_other_tools_read_it(tmp_path: Path) -> None:
+    tasks = make().with_columns(group=["א", "<b>"] * 15)
+    file = tmp_path / "tasks.parquet"
+    tasks.save(file)
+    loaded = tt.TaskSet.load(file)
+    np.testing.assert_array_equal(loaded.concentration, tasks.concentration)
+    np.testing.assert_array_equal(loaded.sizes, tasks.sizes)
+    np.testing.assert_array_equal(loaded.converged, tasks.converged)
+    assert dict(loaded.columns) == dict(tasks.columns)
+    assert loaded.fingerprint == "m"
+    plain = pq.read_table(file).to_pydict()
+    assert plain["concentration"][4] == tasks.concentration[4].tolist()
+    assert plain["group"][:2] == ["א", "<b>"]
+
+
+def test_save_does_not_overwrite_unasked(tmp_path: Path) -> None:
+    file = tmp_path / "tasks.parquet"
+    make().save(file)
+    with pytest.raises(OutputError, match="exists already"):
+        make().save(file)
+    make(count=3).save(file, overwrite=True)
+    assert len(tt.TaskSet.load(file)) == 3
+    with pytest.raises(OutputError, match="cannot write"):
+        make().save(tmp_path / "absent" / "tasks.parquet")
+    assert [path.name for path in tmp_path.iterdir()] == ["tasks.parquet"]
+
+
+def test_loading_something_else_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "tasks.parquet"
+    with pytest.raises(ModelFileError, match="no task file"):
+        tt.TaskSet.load(file)
+    pq.write_table(pa.table({"a": [1]}), file)
+    with pytest.raises(ModelFileError, match="not a task file"):
+        tt.TaskSet.load(file)
+    file.write_bytes(b"PAR1nonsense")
+    with pytest.raises(ModelFileError, match="not a task file"):
+        tt.TaskSet.load(file)
+    make().save(file, overwrite=True)
+    table = pq.read_table(file)
+    pq.write_table(table.replace_schema_metadata({"tasktheme": '{"format": 9, "fingerprint": ""}'}), file)
+    with pytest.raises(ModelFileError, match="newer than this tasktheme reads"):
+        tt.TaskSet.load(file)

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tasktheme as tt
+from tasktheme import cli
+
+TINY = ["filters=[2,2,2,2]", "latent_dim=3", "themes=3", "polish_tasks=4", "polish_sweeps=2", "t_shots=3", "v_shots=3"]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path_factory: pytest.TempPathFactory):
+    """Run the command line in this process: exit code, standard output, standard error."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["tasktheme", *map(str, arguments)])
+        with pytest.raises(SystemExit) as leaving:
+            cli.main()
+        said = capsys.readouterr()
+        return int(leaving.value.code or 0), said.out, said.err
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models") / "model"
+    settings = tt.Settings(
+        filters=(2, 2, 2, 2), latent_dim=3, themes=3, polish_tasks=4, polish_sweeps=2, t_shots=3, v_shots=3, batch_tasks=5
+    )
+    tt.PTM(settings=settings).fit(tt.load_dataset("glyphs", progress=False).train, tasks=10, progress=False).save(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tasks(model: Path) -> Path:
+    file = model.parent / "tasks.parquet"
+    data = tt.load_dataset("glyphs", progress=False).test
+    tt.PTM.load(model).embed(data.episodes(ways=3, shots=4, n=12, seed=1)).save(file)
+    return file
+
+
+def test_fit_writes_a_model_with_the_settings_asked_for(run, tmp_path: Path) -> None:
+    toml = tmp_path / "run.toml"
+    toml.write_text('bound_weight = 2\nnorm = "batch"\n')
+    changes = [word for setting in TINY for word in ("--set", setting)]
+    code, out, err = run(
+        "fit", "glyphs", "--out", tmp_path / "m", "--tasks", 20, "--settings", toml, "--seed", 7, "--themes", 2, *changes
+    )
+    assert code == 0, err
+    settings = tt.PTM.load(tmp_path / "m").settings
+    assert (settings.bound_weight, settings.norm, settings.seed, settings.themes) == (2.0, "batch", 7, 2)
+    assert "next:" in out
+
+
+def test_embed_writes_what_the_library_gives(run, model: Path, tasks: Path, tmp_path: Path) -> None:
+    file = tmp_path / "t.parquet"
+    code, out, _ = run("embed", model, "glyphs", "--out", file, "-n", 12, "--ways", 3, "--shots", 4, "--seed", 1)
+    assert code == 0
+    assert "strongest themes" in out
+    ours, theirs = tt.TaskSet.load(file), tt.TaskSet.load(tasks)
+    np.testing.assert_array_equal(ours.concentration, theirs.concentration)
+    assert ours.fingerprint == theirs.fingerprint == tt.PTM.load(model).fingerprint
+
+
+@pytest.mark.parametrize("ending", ["csv", "npy"])
+def test_distances_are_written_by_file_ending(run, tasks: Path, tmp_path: Path, ending: str) -> None:
+    file = tmp_path / f"kl.{ending}"
+    assert run("distances", tasks, "--out", file)[0] == 0
+    written = np.load(file) if ending == "npy" else np.loadtxt(file, delimiter=",")
+    loaded = tt.TaskSet.load(tasks)
+    np.testing.assert_allclose(written, loaded.kl(loaded), rtol=1e-4, atol=1e-6)
+
+
+def test_nearest_shows_the_neighbours(run, tasks: Path) -> None:
+    code, out, _ = run("nearest", tasks, tasks, "-k", 1)
+    loaded = tt.TaskSet.load(tasks)
+    assert code == 0
+    first = loaded.nearest(loaded, k=1).indices[0, 0]
+    assert f"{first} {loaded.columns['group'][first]}" in out.splitlines()[1]
+
+
+def test_evaluate_prints_and_writes_the_same_numbers(run, model: Path, tmp_path: Path) -> None:
+    file = tmp_path / "e.json"
+    code, out, _ = run("evaluate", model, "glyphs", "-n", 40, "--shots", 4, "--out", file)
+    measured = json.loads(file.read_text())
+    assert code == 0
+    assert f"{measured['auc']:.3f}" in out
+    assert measured["tasks"] == 40
+
+
+def test_version_and_help(run) -> None:
+    assert run("--version")[1] == f"tasktheme {tt.__version__}\n"
+    code, out, _ = run("fit", "--help")
+    assert code == 0
+    assert "Example" in out
+    assert "--preset" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("fit nothing --out {tmp}/m", "nothing"),
+        ("fit glyphs --out {tmp}/m --themes 0", "'themes' must be at least 1"),
+        ("fit glyphs --out {tmp}/m --set rate=3", "unknown setting 'rate'"),
+        ("fit glyphs --out {tmp}/m --set themes", "NAME=VALUE"),
+        ("fit glyphs --out {tmp}/m --settings {tmp}/absent.toml", "absent.toml"),
+        ("fit glyphs --out {model}", "exists already"),
+        ("fit glyphs --out {tmp}/m --ways 3", "No such option"),
+        ("fit glyphs --out {tmp}/m --preset papper", "papper"),
+        ("embed {tmp}/absent glyphs --out {tmp}/t.parquet", "no model folder"),
+        ("embed {model} glyphs --out {tmp}/t.parquet --shots 21", "has 20 data points"),
+        ("embed {model} glyphs --out {tmp}/t.parquet --ways 27", "ask for 27 ways"),
+        ("embed {model} glyphs --out {tmp}/t.parquet -n 0", "at least 1, got 0"),
+        ("embed {model} glyphs --out {tasks}", "exists already"),
+        ("embed {model} glyphs --out {tmp}/no/t.parquet", "folder does not exist"),
+        ("distances {tmp}/absent.parquet", "no task file"),
+        ("distances {model}/model.json", "not a task file"),
+        ("distances {tasks} --out {tmp}/kl.xls", ".csv or .npy"),
+        ("nearest {tasks} {tasks} -k 12", "between 1 and 11"),
+        ("frobnicate", "frobnicate"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_2_and_leaves_nothing(
+    run, model: Path, tasks: Path, tmp_path: Path, words: str, expected: str
+) -> None:
+    code, out, err = run(*(word.format(tmp=tmp_path, model=model, tasks=tasks) for word in words.split()))
+    assert code == 2
+    assert err.startswith("tasktheme: ")
+    assert err.count("\n") == 1
+    assert expected in err
+    assert out == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_debug_shows_the_traceback(run) -> None:
+    with pytest.raises(tt.TaskThemeError):
+        run("--debug", "fit", "nothing", "--out", "m")
+    cli._state["debug"] = False

@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import tasktheme as tt
+from oracles.small import SMALL, small_images, small_vectors
+from tasktheme.errors import DataError, ModelFileError, NotFittedError, OutputError, SettingsError
+
+
+@pytest.fixture(scope="module")
+def data() -> tt.Dataset:
+    return small_images()
+
+
+@pytest.fixture(scope="module")
+def model(data: tt.Dataset) -> tt.PTM:
+    return tt.PTM(settings=SMALL).fit(data, tasks=40, progress=False)
+
+
+def weights(model: tt.PTM) -> dict[str, torch.Tensor]:
+    return model._require_fitted().tensors()
+
+
+def assert_same_weights(first: tt.PTM, second: tt.PTM) -> None:
+    ours, theirs = weights(first), weights(second)
+    assert ours.keys() == theirs.keys()
+    for name in ours:
+        assert torch.equal(ours[name], theirs[name]), name
+
+
+def test_history_holds_every_term_of_the_bound(model: tt.PTM) -> None:
+    terms = {"ln_p_u", "ln_p_z", "ln_p_pi", "entropy_z", "entropy_pi", "entropy_u", "ln_p_x", "loss"}
+    assert terms <= set(model.history[-1])
+    assert model.history[-1]["tasks"] == 40
+    assert np.isfinite([row["loss"] for row in model.history]).all()
+
+
+def test_training_lowers_the_loss(data: tt.Dataset) -> None:
+    longer = tt.PTM(settings=SMALL.changed({"learning_rate": 5e-3})).fit(data, tasks=400, progress=False)
+    losses = [row["loss"] for row in longer.history]
+    assert np.mean(losses[-5:]) < np.mean(losses[:5]) - 0.05
+
+
+def test_the_same_seed_gives_the_same_bits_and_another_seed_others(data: tt.Dataset, model: tt.PTM) -> None:
+    assert_same_weights(model, tt.PTM(settings=SMALL).fit(data, tasks=40, progress=False))
+    other = tt.PTM(settings=SMALL, seed=1).fit(data, tasks=40, progress=False)
+    assert not torch.equal(weights(other)["themes.mu"], weights(model)["themes.mu"])
+    assert other.fingerprint != model.fingerprint
+
+
+def test_embedding_gives_a_posterior_that_counts_the_points(model: tt.PTM, data: tt.Dataset) -> None:
+    tasks = model.embed(data.episodes(ways=3, shots=4, n=7, seed=5))
+    np.testing.assert_allclose(tasks.concentration.sum(axis=1), SMALL.themes * SMALL.concentration + 12, rtol=1e-5)
+    assert tasks.sizes.tolist() == [12] * 7
+    assert tasks.converged.all()
+    assert set(tasks.columns) == {"group", "classes"}
+
+
+@pytest.mark.parametrize("norm", ["group", "batch"])
+def test_a_task_is_embedded_alike_alone_and_among_others_of_any_size(data: tt.Dataset, norm: str) -> None:
+    model = tt.PTM(settings=SMALL.changed({"norm": norm})).fit(data, tasks=20, progress=False)
+    tasks = [data.x[:1], data.x[3:20], data.x[20:24], data.x[:40]]
+    together = model.embed(tasks).concentration
+    alone = np.concatenate([model.embed([task]).concentration for task in tasks])
+    np.testing.assert_allclose(together, alone, rtol=1e-4)
+    assert model.embed(tasks).sizes.tolist() == [1, 17, 4, 40]
+
+
+def test_images_as_floats_embed_as_their_uint8(model: tt.PTM, data: tt.Dataset) -> None:
+    as_floats = data.x[:9].astype(np.float64) / 255.0
+    np.testing.assert_array_equal(model.embed([as_floats]).concentration, model.embed([data.x[:9]]).concentration)
+
+
+def test_unlabelled_tasks_train_too() -> None:
+    generator = np.random.default_rng(0)
+    tasks = [generator.normal(size=(n, 3)) + 5.0 * (i % 2) for i, n in enumerate([1, 2, 9, 30, 31, 8, 50, 60])]
+    model = tt.PTM(2, settings=SMALL).fit(tasks, tasks=40, progress=False)
+    share = model.embed(tasks).mean_mixture()[3:]
+    even, odd = share[1::2].argmax(axis=1), share[0::2].argmax(axis=1)
+    assert set(even) != set(odd)
+    assert len(set(even)) == len(set(odd)) == 1
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal", "isotropic"])
+@pytest.mark.parametrize("encoder", ["identity", "vector"])
+def test_vectors_with_every_covariance(encoder: str, covariance: str) -> None:
+    settings = SMALL.changed({"encoder": encoder, "covariance": covariance, "learn_concentration": True})
+    data = small_vectors()
+    model = tt.PTM(settings=settings).fit(data, tasks=40, progress=False)
+    assert model.embed(data.episodes(ways=3, shots=5, n=4)).concentration.shape == (4, SMALL.themes)
+    assert (model.themes.alpha > 0).all()
+    assert model.themes.valid
+    decoded = model.decode_themes()
+    assert decoded is None if encoder == "identity" else decoded.shape == (SMALL.themes, 6)
+
+
+def test_the_paper_preset_trains_with_labels(data: tt.Dataset) -> None:
+    small = {key: getattr(SMALL, key) for key in ("filters", "latent_dim", "themes", "t_shots", "v_shots", "batch_tasks")}
+    model = tt.PTM(settings=tt.Settings.preset("paper").changed(small | {"ways": (2, 4)})).fit(data, tasks=40, progress=False)
+    assert {"ln_p_y", "accuracy"} <= set(model.history[-1])
+    assert model.embed([data.x[:10]]).converged.all()
+
+
+def test_save_and_load_give_the_same_bits(model: tt.PTM, data: tt.Dataset, tmp_path: Path) -> None:
+    model.save(tmp_path / "model")
+    loaded = tt.PTM.load(tmp_path / "model")
+    assert_same_weights(model, loaded)
+    assert loaded.settings == model.settings
+    assert loaded.history == model.history
+    assert loaded.fingerprint == model.fingerprint
+    episodes = data.episodes(ways=3, shots=4, n=5)
+    np.testing.assert_array_equal(loaded.embed(episodes).concentration, model.embed(episodes).concentration)
+
+
+def test_a_saved_model_records_settings_versions_and_seed(model: tt.PTM, tmp_path: Path) -> None:
+    model.save(tmp_path / "model")
+    about = json.loads((tmp_path / "model" / "model.json").read_text())
+    assert about["settings"]["seed"] == SMALL.seed
+    assert {"tasktheme", "torch", "python"} <= set(about["versions"])
+    assert about["trained_on"] == {"data": "small", "tasks": 40}
+    assert sorted(file.name for file in (tmp_path / "model").iterdir()) == ["model.json", "weights.safetensors"]
+
+
+def test_saving_does_not_overwrite_unasked_nor_anything_foreign(model: tt.PTM, tmp_path: Path) -> None:
+    model.save(tmp_path / "model")
+    with pytest.raises(OutputError, match="exists already"):
+        model.save(tmp_path / "model")
+    model.save(tmp_path / "model", overwrite=True)
+    assert tt.PTM.load(tmp_path / "model").fingerprint == model.fingerprint
+    (tmp_path / "precious").mkdir()
+    with pytest.raises(OutputError, match="not a saved model"):
+        model.save(tmp_path / "precious", overwrite=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "precious"]
+
+
+def _truncate(folder: Path) -> None:
+    file = folder / "weights.safetensors"
+    file.write_bytes(file.read_bytes()[:-7])
+
+
+def _flip(folder: Path) -> None:
+    file = folder / "weights.safetensors"
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.write_bytes(bytes(content))
+
+
+def _edit(folder: Path, **changes: object) -> None:
+    file = folder / "model.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (_truncate, "damaged: its checksum"),
+        (_flip, "damaged: its checksum"),
+        (lambda folder: (folder / "weights.safetensors").unlink(), "has no weights.safetensors"),
+        (lambda folder: (folder / "model.json").unlink(), "has no model.json"),
+        (lambda folder: (folder / "model.json").write_text("{"), "model.json' is damaged"),
+        (lambda folder: (folder / "model.json").write_text("[]"), "not a model that tasktheme saved"),
+        (lambda folder: _edit(folder, kind="another tool's"), "not a model that tasktheme saved"),
+        (lambda folder: _edit(folder, format=99), "format 99, newer than this tasktheme reads"),
+        (lambda folder: _edit(folder, point_shape=[1, 32, 32]), "damaged"),
+        (lambda folder: _edit(folder, settings={"nonsense": 1}), "damaged"),
+        (shutil.rmtree, "no model folder"),
+    ],
+)
+def test_loading_a_bad_folder_says_what_is_wrong(model: tt.PTM, tmp_path: Path, damage: object, words: str) -> None:
+    folder = tmp_path / "model"
+    model.save(folder)
+    assert callable(damage)
+    damage(folder)
+    with pytest.raises(ModelFileError) as caught:
+        tt.PTM.load(folder)
+    assert words in str(caught.value)
+
+
+def test_an_unfitted_model_says_so(data: tt.Dataset, tmp_path: Path) -> None:
+    for ask in (lambda m: m.embed([data.x[:3]]), lambda m: m.themes, lambda m: m.save(tmp_path / "m")):
+        with pytest.raises(NotFittedError, match="not fitted yet"):
+            ask(tt.PTM())
+
+
+def test_bad_tasks_are_one_clear_line(model: tt.PTM, data: tt.Dataset) -> None:
+    wide = np.zeros((2, 1, 16, 32), dtype=np.uint8)
+    nan = np.full((2, 1, 16, 16), np.nan)
+    for tasks, words in [
+        ([], "no task"),
+        ([data.x[:0]], "task 0: is empty"),
+        ([data.x[:2], nan], "task 1: data point 0 holds a NaN"),
+        ([wide], "shape (1, 16, 16), got (1, 16, 32)"),
+        ([data.x[:2], wide], "as in task 0"),
+        ([data.x[:2].astype(np.float32)], "must lie in [0, 1]"),
+        ([data.x[:2].astype(np.int64)], "uint8 or real numbers"),
+        ([np.array(["a", "b"])], "real numbers"),
+        (data.x[:3], "got one array"),
+        (data, "labelled data set, not tasks"),
+    ]:
+        with pytest.raises(DataError) as caught:
+            model.embed(tasks)
+        assert words in str(caught.value)
+
+
+def test_fitting_on_the_wrong_thing_says_what_to_do(data: tt.Dataset) -> None:
+    with pytest.raises(DataError, match=r"fit on its \.train"):
+        tt.PTM().fit(tt.DataSplit("both", data, data))  # type: ignore[arg-type]
+    with pytest.raises(SettingsError, match="classification_weight = 0"):
+        tt.PTM(preset="paper").fit([data.x[:9]], progress=False)
+    with pytest.raises(SettingsError, match="at least 1, got 0"):
+        tt.PTM().fit(data, tasks=0)
+    with pytest.raises(SettingsError, match="do not divide by 16"):
+        tt.PTM().fit([np.zeros((4, 1, 24, 24))], progress=False)
+    with pytest.raises(SettingsError, match="identity encoder does not take"):
+        tt.PTM(settings=SMALL.changed({"encoder": "identity"})).fit(data, progress=False)
+    with pytest.raises(SettingsError, match="unknown device 'tpu9'"):
+        tt.PTM(device="tpu9")

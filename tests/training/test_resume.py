@@ -1,0 +1,156 @@
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import tasktheme as tt
+from oracles.small import SMALL, small_images, small_vectors
+from tasktheme.errors import Interrupted, ModelFileError, TrainingError
+from tasktheme.nets.build import Networks
+from tasktheme.training.loop import Trainer
+from tasktheme.training.resume import resume_training, save_training
+
+
+def trainer(settings: tt.Settings = SMALL, data: tt.Dataset | None = None, steps: int = 12) -> Trainer:
+    data = data or small_images()
+    return Trainer(settings, Networks(settings, data.point_shape, torch.device("cpu")), data, steps, torch.device("cpu"))
+
+
+def state(value: Trainer) -> dict[str, torch.Tensor]:
+    return {
+        **value.networks.state_dict(),
+        "mu": value.themes.mu,
+        "Sigma": value.themes.moments.Sigma,
+        "n": value.themes.moments.n,
+    }
+
+
+def assert_same_state(first: Trainer, second: Trainer) -> None:
+    for (name, ours), theirs in zip(state(first).items(), state(second).values(), strict=True):
+        assert torch.equal(ours, theirs), name
+
+
+class StopAfter:
+    """Interrupts a training by SIGINT, as Ctrl-C does, inside its n-th step."""
+
+    def __init__(self, value: Trainer, step: int) -> None:
+        self.step, self.original = step, value.train_step
+        self.trainer = value
+
+    def __call__(self) -> dict[str, torch.Tensor]:
+        if self.trainer.step == self.step:
+            signal.raise_signal(signal.SIGINT)
+        return self.original()
+
+
+@pytest.mark.parametrize("step", [1, 4, 9])  # in the warm-up, at the theme start, after it
+@pytest.mark.parametrize("kind", ["images", "vectors"])
+def test_interrupted_and_resumed_gives_the_same_bits(tmp_path: Path, step: int, kind: str) -> None:
+    data = small_images() if kind == "images" else small_vectors()
+    whole = trainer(data=data)
+    whole.run(progress=False)
+
+    file = tmp_path / "state"
+    first = trainer(data=data)
+    first.train_step = StopAfter(first, step)  # type: ignore[method-assign]
+    with pytest.raises(Interrupted, match=f"after {(step + 1) * 4} of 48 tasks"):
+        first.run(progress=False, checkpoint=lambda: save_training(first, file))
+    assert first.step == step + 1  # the step went to its end
+
+    second = trainer(data=data)
+    resume_training(second, file)
+    second.run(progress=False)
+    assert_same_state(whole, second)
+
+
+def test_signal_handlers_are_put_back(tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    trainer(steps=2).run(progress=False)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "state"
+    save_training(trainer(), file)
+    for other in (trainer(steps=13), trainer(settings=SMALL.changed({"themes": 4}))):
+        with pytest.raises(ModelFileError, match="other settings, tasks or data"):
+            resume_training(other, file)
+
+
+def test_a_damaged_or_foreign_checkpoint_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "state"
+    save_training(trainer(), file)
+    file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(ModelFileError, match="damaged"):
+        resume_training(trainer(), file)
+    with pytest.raises(ModelFileError, match="missing"):
+        resume_training(trainer(), tmp_path / "absent")
+
+
+@pytest.mark.parametrize("poison", ["weights", "covariance"])
+def test_nothing_trains_on_through_a_nan(tmp_path: Path, poison: str) -> None:
+    value = trainer(SMALL.changed({"warm_up": 0.0}), steps=300)  # a look at the numbers every third step
+    value._initialise_themes()
+    for _ in range(3):
+        value.train_step()
+    if poison == "weights":
+        with torch.no_grad():
+            next(value.networks.parameters()).fill_(torch.nan)
+    else:
+        value.themes.moments.Sigma.copy_(-torch.eye(5).expand(3, 5, 5))
+    kept: list[int] = []
+    with pytest.raises(TrainingError, match=r"not finite|not positive definite"):
+        value.run(progress=False, checkpoint=lambda: kept.append(value.step))
+    assert value.step <= 6
+    assert kept == []  # nothing bad was saved over the last good checkpoint
+
+
+def test_fit_keeps_a_checkpoint_and_resumes(tmp_path: Path) -> None:
+    data, file = small_images(), tmp_path / "state"
+    whole = tt.PTM(settings=SMALL).fit(data, tasks=48, progress=False, checkpoint=file)
+    assert file.exists()
+    again = tt.PTM(settings=SMALL).fit(data, tasks=48, progress=False, checkpoint=file, resume=True)
+    assert again.fingerprint == whole.fingerprint
+    assert again.history == whole.history
+
+
+# Runs the command line with a SIGINT in the third step: what Ctrl-C does, at a moment that does not depend on the clock.
+_INTERRUPTED_RUN = """
+import signal, sys
+from tasktheme.training.loop import Trainer
+step = Trainer.train_step
+def interrupt(self):
+    if self.step == 2:
+        signal.raise_signal(signal.SIGINT)
+    return step(self)
+if "--resume" not in sys.argv:
+    Trainer.train_step = interrupt
+from tasktheme.cli import main
+main()
+"""
+
+
+def test_ctrl_c_on_the_command_line_keeps_the_state_and_resume_goes_on(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _INTERRUPTED_RUN, "fit", "glyphs", "--out", "model", "--tasks", "80", "--quiet"]
+    for setting in ("filters=[2,2,2,2]", "themes=2", "polish_sweeps=0", "t_shots=2", "v_shots=2"):
+        command += ["--set", setting]
+    stopped = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert stopped.returncode == 130
+    assert stopped.stderr.startswith("tasktheme: training was interrupted after 60 of 80 tasks")
+    assert "--resume" in stopped.stderr
+    assert stopped.stderr.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["model.checkpoint"]
+
+    again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert again.returncode == 2
+    assert "keeps an interrupted training" in again.stderr
+
+    resumed = subprocess.run([*command, "--resume"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert resumed.returncode == 0, resumed.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert tt.PTM.load(tmp_path / "model").trained_on == {"data": "glyphs", "tasks": 80}
