@@ -14,6 +14,8 @@ with install_import_hook(_WITH_SHAPES, "beartype.beartype"):
 
 import torch
 
+torch.set_num_threads(1)  # test workers share the cores: threads would only wait for each other
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:

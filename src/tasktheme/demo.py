@@ -52,9 +52,7 @@ def run_demo(out: Path, *, seed: int, device: str, progress: bool, say: Callable
         ],
     )
     say(f"AUC of same script by KL distance: {result.auc:.3f} (0.5 is chance); largest theme's share: {result.largest_share:.2f}")
-    say(
-        f"wrote in {time.monotonic() - started:.0f} s: a model, {len(tasks)} tasks, {len(pictures)} pictures and a report to {out}/"
-    )
+    say(f"wrote in {time.monotonic() - started:.0f} s: model, tasks, {len(pictures)} pictures and report in {out}/")
     say(f"open   {report.resolve().as_uri()}")
     say(f"try    tasktheme nearest {out / 'tasks.parquet'} {out / 'tasks.parquet'} -k 3")
     say("       tasktheme fit glyphs --out my-model --tasks 20000")

@@ -29,6 +29,8 @@ from tasktheme.training.resume import resume_training, save_training, theme_tens
 
 _POINTS_IN_BATCH = 10_000  # data points, padding included, that are embedded together
 
+_POINTS_IN_PIECE = 4_096  # data points of one task whose likelihoods, K x D numbers each, are computed together
+
 TaskData = Episodes | Dataset | Sequence[npt.ArrayLike]
 
 
@@ -91,6 +93,10 @@ class PTM:
         if settings.classification_weight > 0.0 and dataset.unlabelled:
             raise SettingsError("unlabelled tasks cannot train a classification loss: set classification_weight = 0")
         networks = Networks(settings, dataset.point_shape, self.device)
+        if settings.classification_weight > 0.0 and networks.decoder is None:
+            raise SettingsError(
+                "the identity encoder learns nothing from labels: set classification_weight = 0 or encoder = 'vector'"
+            )
         networks.standardise_by(dataset.tensor)
         steps = -(-tasks // settings.batch_tasks)
         trainer = Trainer(settings, networks, dataset, steps, self.device)
@@ -224,8 +230,9 @@ class PTM:
 
     def _posterior(self, fitted: _Fitted, embedded: EmbeddedTasks) -> TaskPosterior:
         themes = fitted.themes
+        pieces = zip(embedded.m.split(_POINTS_IN_PIECE, dim=1), embedded.s.split(_POINTS_IN_PIECE, dim=1), strict=True)
         return e_step(
-            themes.expected_log_likelihood(embedded.m, embedded.s),
+            torch.cat([themes.expected_log_likelihood(m, s) for m, s in pieces], dim=1),
             themes.alpha,
             embedded.mask,
             iterations=self.settings.embed_iterations,

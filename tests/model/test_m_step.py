@@ -28,12 +28,6 @@ from tasktheme.training.polish import em_sweep
 RHOS = st.floats(0.0, 1.0)
 
 
-def full_only(reason: str) -> pytest.MarkDecorator:
-    """All covariances, of which so far only the full ones pass."""
-    fails = pytest.mark.xfail(strict=True, raises=AssertionError, reason=reason)
-    return pytest.mark.parametrize("covariance", ["full", *(pytest.param(name, marks=fails) for name in COVARIANCES[1:])])
-
-
 def log_responsibilities(problem: Problem, seed: int = 0) -> Tensor:
     """(T, N, K) random ln r, normalised over themes."""
     scores = np.random.default_rng(seed).normal(scale=2.0, size=(*problem.mask.shape, len(problem.alpha)))
@@ -110,7 +104,7 @@ def test_a_theme_that_owns_nothing_has_a_finite_mean(covariance: Covariance) -> 
     torch.testing.assert_close(found.Sigma[1], found.Sigma[0])
 
 
-@full_only("the origin counts padding")
+@pytest.mark.parametrize("covariance", COVARIANCES)
 def test_padding_far_from_the_data_costs_float32_nothing(covariance: Covariance) -> None:
     m = 1e3 + 0.5 * torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
     padded = torch.cat([m, torch.zeros_like(m)])
@@ -120,7 +114,7 @@ def test_padding_far_from_the_data_costs_float32_nothing(covariance: Covariance)
     assert_same(found, moments(m, torch.zeros_like(m), log_r[:40], mask[:40], covariance=covariance), rtol=1e-4)
 
 
-@full_only("E[m^2] - mu^2 cancels")
+@pytest.mark.parametrize("covariance", COVARIANCES)
 def test_distant_themes_keep_their_variance_in_float32(covariance: Covariance) -> None:
     own = 0.1 * torch.randn(50, 2, generator=torch.Generator().manual_seed(0))
     m = torch.cat([own - 100.0, own + 100.0])

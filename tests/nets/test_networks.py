@@ -195,7 +195,7 @@ def test_standardised_training_data_has_mean_zero_and_deviation_one() -> None:
     data = 3.0 + 7.0 * random(200, 3)
     standard = vector_networks(data).encoder.standardise(data)
     torch.testing.assert_close(standard.mean(dim=0), torch.zeros(3), rtol=0.0, atol=1e-5)
-    torch.testing.assert_close(standard.std(dim=0), torch.ones(3), rtol=1e-5, atol=0.0)
+    torch.testing.assert_close(standard.std(dim=0, correction=0), torch.ones(3), rtol=1e-5, atol=0.0)
 
 
 def test_a_constant_feature_stays_finite() -> None:

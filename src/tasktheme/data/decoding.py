@@ -59,12 +59,12 @@ def load_images(
     key = json.dumps([_VERSION, files.fingerprint, layout, asdict(decoding.form)])
     digest = hashlib.sha256(key.encode()).hexdigest()[:24]
     folder = cache_folder() / "images" / f"{re.sub(r'[^A-Za-z0-9]+', '-', name)[:40]}-{digest}"
-    arrays, info = load_or_fill(folder, lambda fresh: _decode_all(files, arrange, decoding, fresh))
+    arrays, info = load_or_fill(folder, lambda fresh: _decode_all(files, arrange, decoding, fresh, name))
     _tell_damaged(info["damaged"], files.path, allowed=decoding.allow_damaged)
     return _datasets(arrays["x"], info["classes"], name=name, unlabelled=unlabelled)
 
 
-def _decode_all(files: ImageFiles, arrange: Arrange, decoding: Decoding, folder: Path) -> Info:
+def _decode_all(files: ImageFiles, arrange: Arrange, decoding: Decoding, folder: Path, name: str) -> Info:
     """Write the pixels of all images, in the order of their parts, groups, classes and names; return what is what."""
     if not files.names:
         raise DataError(f"{str(files.path)!r} holds no image; read are {', '.join(SUFFIXES)}")
@@ -79,7 +79,7 @@ def _decode_all(files: ImageFiles, arrange: Arrange, decoding: Decoding, folder:
         damaged: list[tuple[int, str]] = []
         row_shape = (form.channels or 3, form.size, form.size)
         with (
-            progress_bar("decoding images", len(names), show=decoding.progress) as advance,
+            progress_bar(f"decoding {name}", len(names), show=decoding.progress) as advance,
             append_rows(folder / "x.npy", row_shape, np.uint8) as append,
         ):
             for start, block in _decode_blocks(files, names, form):

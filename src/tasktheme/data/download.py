@@ -19,7 +19,7 @@ def download_file(url: str, file: Path, *, checksum: str, progress: bool) -> Non
     try:
         pooch: Any = importlib.import_module("pooch")
     except ImportError as error:
-        raise MissingDataError("to download it, pip install 'tasktheme[download]'") from error
+        raise MissingDataError("not downloaded: that needs pip install 'tasktheme[download]'") from error
     logger: logging.Logger = pooch.get_logger()
     level = logger.level
     logger.setLevel(logging.ERROR)  # libraries do not print; what fails is raised
@@ -28,7 +28,8 @@ def download_file(url: str, file: Path, *, checksum: str, progress: bool) -> Non
             downloader = pooch.HTTPDownloader(progressbar=_Bar(stack, file.name) if progress else False, chunk_size=_CHUNK)
             pooch.retrieve(url, known_hash=checksum, fname=file.name, path=file.parent, downloader=downloader)
     except Exception as error:  # of the network, the disk or the checksum: each with its own tree of errors
-        raise MissingDataError(f"{url} could not be downloaded ({' '.join(str(error).split())[:200]})") from error
+        why = "the checksum is wrong" if type(error) is ValueError else type(error).__name__
+        raise MissingDataError(f"not downloaded from {url}: {why}") from error
     finally:
         logger.setLevel(level)
 

@@ -8,7 +8,7 @@ import stat
 import struct
 from collections.abc import Iterator
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Protocol
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
@@ -145,8 +145,7 @@ def _refuse_large(size: int) -> None:
 
 
 def _refuse_unsafe(path: Path, entry: ZipInfo, name: str) -> None:
-    parts = PurePosixPath(name).parts
-    if name.startswith("/") or ".." in parts or (parts and ":" in parts[0]):
+    if name.startswith("/") or name[1:2] == ":" or ".." in name.split("/"):
         raise DataError(f"zip {str(path)!r} is refused: its entry {name!r} points outside of it")
     if stat.S_ISLNK(entry.external_attr >> 16):
         raise DataError(f"zip {str(path)!r} is refused: its entry {name!r} is a link")

@@ -41,7 +41,8 @@ def dataset_from_npz(file: Path) -> Dataset:
 
 def is_hugging_face(source: object) -> bool:
     """Whether this looks like a data set of the library ``datasets``, which need not be installed."""
-    return hasattr(source, "column_names") and hasattr(source, "features")
+    columns = getattr(source, "column_names", None)
+    return isinstance(columns, dict) or (columns is not None and hasattr(source, "features"))
 
 
 def dataset_from_hugging_face(source: Any, decoding: Decoding, *, columns: Sequence[str] | None) -> Dataset:

@@ -13,6 +13,7 @@ from tasktheme.data.layout import Entry
 from tasktheme.errors import DataError, MissingDataError
 
 _URL = "https://raw.githubusercontent.com/brendenlake/omniglot/master/python"
+_PAGE = "https://github.com/brendenlake/omniglot/tree/master/python"
 _CHECKSUMS = {
     "images_background": "md5:68d2efa1b9178cc56df9314c21c6e718",
     "images_evaluation": "md5:6b91aef0f799c5bb55b94e3f2daec811",
@@ -54,7 +55,7 @@ def _find(part: str, data_dir: Path, *, progress: bool) -> ImageFiles:
     except MissingDataError as error:
         both = " and ".join(f"{name}.zip" for name in _CHECKSUMS)
         raise MissingDataError(
-            f"omniglot: there is no {file.name} in {str(home)!r}; put {both} from {_URL} there ({error})"
+            f"omniglot: there is no {file.name} in {str(home)!r}; put {both} from {_PAGE} there ({error})"
         ) from error
     return open_files(file)
 

@@ -6,8 +6,10 @@ tasks. The mixing function is the finaliser of SplitMix64 (Steele, Lea & Flood, 
 
 from __future__ import annotations
 
+import math
+
 import torch
-from jaxtyping import Int64
+from jaxtyping import Float, Int64
 from torch import Tensor
 
 
@@ -56,3 +58,14 @@ def random_order(
     keys = random_bits(seed, stream, task.unsqueeze(-1), slots)
     keys = keys.masked_fill(slots >= size.unsqueeze(-1), torch.iinfo(torch.int64).max)
     return keys.topk(take, dim=-1, largest=False, sorted=True).indices
+
+
+def random_normal(seed: int, stream: int, counter: Int64[Tensor, ""], shape: tuple[int, ...]) -> Float[Tensor, "..."]:
+    """Standard normal numbers of the given shape, float32, that depend on the seed, the stream and the counter alone.
+
+    Box and Muller (1958), from the upper and lower 31 bits of one hash.
+    """
+    bits = random_bits(seed, stream, counter, torch.arange(math.prod(shape), device=counter.device))
+    radius = (-2.0 * (((bits >> 32).float() + 0.5) * 2.0**-31).log()).sqrt()
+    angle = (bits & 0x7FFFFFFF).float() * (2.0 * math.pi * 2.0**-31)
+    return (radius * angle.cos()).view(shape)

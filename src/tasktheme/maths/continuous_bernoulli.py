@@ -29,7 +29,9 @@ def log_prob(x: Float[Tensor, "*B"], logits: Float[Tensor, "*B"]) -> Float[Tenso
 
 
 def mean(logits: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
-    """E[x], which is not lambda: sigmoid(l) + d ln C / dl = 1 / (1 - exp(-l)) - 1 / l; 1/2 + l / 12 near 0."""
+    """E[x], which is not lambda: sigmoid(l) - d ln C / dl = 1 / (1 - exp(-l)) - 1 / l; 1/2 + l / 12 - l^3 / 720 near 0."""
     small = logits.abs() < _SMALL_LOGIT
-    safe = torch.where(small, torch.ones_like(logits), logits)
-    return torch.where(small, 0.5 + logits / 12.0, -1.0 / torch.expm1(-safe) - 1.0 / safe)
+    size = torch.where(small, torch.ones_like(logits), logits.abs())  # E[x | -l] = 1 - E[x | l]: no exponential overflows
+    above = -1.0 / torch.expm1(-size) - 1.0 / size
+    series = 0.5 + logits / 12.0 - logits**3 / 720.0
+    return torch.where(small, series, torch.where(logits > 0.0, above, 1.0 - above))

@@ -50,6 +50,8 @@ def newton_step(alpha: Float[Tensor, " K"], mean_expected_log: Float[Tensor, " K
     ``mean_expected_log`` is the mean over tasks of E[ln pi] under q; the number of tasks cancels. The Hessian is a
     diagonal plus a constant, so its inverse costs K (Minka, 2000).
     """
+    if alpha.shape[-1] == 1:
+        return torch.zeros_like(alpha)  # a mixture of one theme is certain: the bound does not depend on alpha
     total = alpha.sum(dim=-1, keepdim=True)
     g = torch.digamma(total) - torch.digamma(alpha) + mean_expected_log
     q = -torch.polygamma(1, alpha)

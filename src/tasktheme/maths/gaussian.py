@@ -46,15 +46,9 @@ def _full_quadratic(m: Tensor, s: Tensor, mu: Tensor, scale_tril: Tensor) -> tup
 
 
 def _diagonal_quadratic(m: Tensor, s: Tensor, mu: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-    precision = scale.square().reciprocal()
-    origin = mu.mean(dim=0)  # expanding the square around the themes' centre keeps the terms small
-    centred, centre = m - origin, mu - origin
-    quadratic = (
-        (centred.square() + s.square()) @ precision.mT
-        - 2.0 * centred @ (precision * centre).mT
-        + (precision * centre.square()).sum(dim=-1)
-    )
-    return quadratic.clamp_min(0.0), scale.log().sum(dim=-1)
+    whitened = (m.unsqueeze(-2) - mu) / scale  # (..., K, D); expanding the square would be one product, but cancels
+    quadratic = whitened.square().sum(dim=-1) + s.square() @ scale.square().reciprocal().mT
+    return quadratic, scale.log().sum(dim=-1)
 
 
 def diagonal_entropy(s: Float[Tensor, "*N D"]) -> Float[Tensor, "*N"]:

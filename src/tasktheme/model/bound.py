@@ -58,7 +58,8 @@ def log_class_probability(
     A prototypical network (Snell et al., 2017). The authors take the Euclidean distance (``squared=False``). A class
     without a data point in the t half gets probability zero.
     """
-    membership = torch.nn.functional.one_hot(t_labels, ways).to(t_embedding.dtype) * t_mask.unsqueeze(-1)
+    classes = torch.arange(ways, device=t_labels.device)
+    membership = ((t_labels.unsqueeze(-1) == classes) & t_mask.unsqueeze(-1)).to(t_embedding.dtype)  # (T, Nt, C)
     counts = membership.sum(dim=-2)  # (T, C)
     prototypes = (membership.mT @ t_embedding) / counts.clamp_min(1.0).unsqueeze(-1)
     difference = v_embedding.unsqueeze(-2) - prototypes.unsqueeze(-3)

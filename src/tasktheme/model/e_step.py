@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int64
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from tasktheme.maths import dirichlet
@@ -21,7 +21,7 @@ class TaskPosterior:
     log_r: Float[Tensor, "T N K"]
     gamma: Float[Tensor, "T K"]
     converged: Bool[Tensor, " T"]
-    iterations: Int64[Tensor, ""]
+    iterations: int
 
 
 def responsibilities(log_likelihood: Float[Tensor, "T N K"], gamma: Float[Tensor, "T K"]) -> Float[Tensor, "T N K"]:
@@ -52,11 +52,9 @@ def e_step(
         updated = alpha + (log_r.exp() * weight).sum(dim=-2)
         done += 1
         if tolerance is not None:
-            change = (updated - gamma).abs().mean(dim=-1)
-            updated = torch.where(converged.unsqueeze(-1), gamma, updated)
-            converged = converged | (change < tolerance)
+            converged = (updated - gamma).abs().mean(dim=-1) < tolerance
         gamma = updated
-        if done == iterations or (tolerance is not None and bool(converged.all())):
-            return TaskPosterior(log_r, gamma, converged, torch.tensor(done, device=gamma.device))
+        if done >= iterations or (tolerance is not None and bool(converged.all())):
+            return TaskPosterior(log_r, gamma, converged, done)
         again = responsibilities(log_likelihood, gamma)
-        log_r = again if tolerance is None else torch.where(converged[..., None, None], log_r, again)
+        log_r = again if tolerance is None else torch.where(converged[..., None, None], log_r, again)  # keeps gamma too

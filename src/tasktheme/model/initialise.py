@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -39,11 +41,17 @@ def cluster_moments(
     small clusters, singular in high dimensions, keep out everything else.
     """
     from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
 
     if len(m) < themes:
         raise DataError(f"{themes} themes need at least as many data points to start from, got {len(m)}")
-    means = KMeans(themes, n_init=_STARTS, random_state=seed).fit(m.cpu().numpy())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # too few distinct points: an error of our own, below
+        means = KMeans(themes, n_init=_STARTS, random_state=seed).fit(m.cpu().numpy())
     labels = torch.from_numpy(means.labels_).long().to(m.device)
+    found_clusters = len(labels.unique())
+    if found_clusters < themes:
+        raise DataError(f"{themes} themes need at least as many distinct data points to start from, got {found_clusters}")
     certain = torch.nn.functional.one_hot(labels, themes).to(m.dtype)
     found = moments(m, s, certain.log(), torch.ones_like(labels, dtype=torch.bool), covariance=covariance)
     share = found.n / found.n.sum()

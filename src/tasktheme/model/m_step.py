@@ -29,16 +29,12 @@ def moments(
     n = log_r.exp().sum(dim=-2)
     weight = torch.softmax(log_r, dim=-2)  # (..., N, K), sums to one over the data points
     mu = weight.mT @ m
+    spread = weight.mT @ s.square()  # (..., K, D), the encoder's own uncertainty
+    centred = (m.unsqueeze(-3) - mu.unsqueeze(-2)) * weight.mT.sqrt().unsqueeze(-1)  # (..., K, N, D)
     if covariance == "full":
-        centred = (m.unsqueeze(-3) - mu.unsqueeze(-2)) * weight.mT.sqrt().unsqueeze(-1)  # (..., K, N, D)
-        Sigma = centred.mT @ centred + torch.diag_embed(weight.mT @ s.square())
-        return Moments(n, mu, Sigma)
-    origin = m.mean(dim=-2, keepdim=True)
-    local = m - origin
-    Sigma = (weight.mT @ (local.square() + s.square()) - (mu - origin).square()).clamp_min(0.0)
-    if covariance == "isotropic":
-        Sigma = Sigma.mean(dim=-1, keepdim=True).expand_as(Sigma)
-    return Moments(n, mu, Sigma)
+        return Moments(n, mu, centred.mT @ centred + torch.diag_embed(spread))
+    found = Moments(n, mu, centred.square().sum(dim=-2) + spread)
+    return isotropic(found) if covariance == "isotropic" else found
 
 
 def combine(first: Moments, second: Moments, *, first_weight: Tensor | float, second_weight: Tensor | float) -> Moments:

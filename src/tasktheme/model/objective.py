@@ -38,11 +38,16 @@ def objective(
     data: Tensor,
     t: EpisodeBatch,
     v: EpisodeBatch,
-    generator: torch.Generator,
+    noise: Tensor,
 ) -> Objective:
-    """L(u^(v), q*(z, pi)) of Eq. (9), with q* the maximiser on the t half, for a batch of tasks."""
+    """L(u^(v), q*(z, pi)) of Eq. (9), with q* the maximiser on the t half, for a batch of tasks.
+
+    ``noise`` (T, N, D) is standard normal: it draws u of the v half for the reconstruction.
+    """
     encoder, decoder = networks.encoder, networks.decoder
     labelled = settings.classification_weight > 0.0 and decoder is not None
+    if settings.validation_responsibilities == "reused":  # row by row: a row without a partner in the t half drops out
+        v = EpisodeBatch(v.rows, v.labels, v.mask & t.mask)
     x_v = data[v.rows]
     with torch.set_grad_enabled(labelled and torch.is_grad_enabled()):
         m_t, s_t = encoder(data[t.rows], t.mask)
@@ -63,7 +68,6 @@ def objective(
     if decoder is None:
         loss = -bound.mean()
     else:
-        noise = torch.randn(m_v.shape, generator=generator, device=m_v.device, dtype=m_v.dtype)
         entropy_u = _mean_over_points(gaussian.diagonal_entropy(s_v), v.mask, points)
         ln_p_x = _mean_over_points(decoder.log_prob(m_v + s_v * noise, x_v, v.mask), v.mask, points)
         weighted = settings.bound_weight * (bound + entropy_u) + ln_p_x

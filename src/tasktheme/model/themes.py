@@ -57,8 +57,10 @@ class Themes:
             identity = torch.eye(Sigma.shape[-1], dtype=Sigma.dtype, device=Sigma.device)
             scale_tril, info = torch.linalg.cholesky_ex(Sigma + lift * identity)
             factorised = (info == 0).all()
-        finite = scale_tril.isfinite().all() & moments.mu.isfinite().all() & (alpha > 0.0).all() & alpha.isfinite().all()
-        return cls(alpha=alpha, moments=moments, scale_tril=scale_tril, valid=finite & factorised)
+        parts = (scale_tril, moments.n, moments.mu, alpha)
+        finite = torch.stack([part.isfinite().all() for part in parts]).all()
+        valid = finite & factorised & (alpha > 0.0).all()
+        return cls(alpha=alpha, moments=moments, scale_tril=scale_tril, valid=valid)
 
     @property
     def mu(self) -> Float[Tensor, "K D"]:

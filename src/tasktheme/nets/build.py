@@ -23,7 +23,7 @@ class Networks(nn.Module):
         super().__init__()
         self.point_shape = point_shape
         with torch.random.fork_rng(devices=[]):  # layers draw their weights from the global generator: borrow it
-            torch.manual_seed(settings.seed)
+            torch.default_generator.manual_seed(settings.seed)
             self.encoder, self.decoder = _build(settings, point_shape)
         self.to(device)
         if device.type == "cpu":  # convolutions on CPUs are faster with the channels last: see benchmarks/
@@ -33,7 +33,7 @@ class Networks(nn.Module):
         """Give a vector encoder (and its decoder, which shares it) the mean and deviation of the training data."""
         if isinstance(self.encoder, VectorEncoder):
             self.encoder.standardise.mean.copy_(data.mean(dim=0))
-            self.encoder.standardise.scale.copy_(data.std(dim=0).clamp_min(torch.finfo(torch.float32).eps))
+            self.encoder.standardise.scale.copy_(data.std(dim=0, correction=0).clamp_min(torch.finfo(torch.float32).eps))
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Take over the weights among ``tensors``; a missing or misshapen one raises RuntimeError."""

@@ -64,7 +64,8 @@ class ConvolutionalDecoder(nn.Module):
         self.stem = nn.Linear(latent_dim, int(torch.Size(self._map).numel()))
         channels = [*reversed(filters), point_shape[0]]
         self.convolutions = nn.ModuleList(
-            nn.ConvTranspose2d(a, b, 4, stride=2, padding=1, bias=b == point_shape[0]) for a, b in pairwise(channels)
+            nn.ConvTranspose2d(a, b, 4, stride=2, padding=1, bias=i == len(filters) - 1)
+            for i, (a, b) in enumerate(pairwise(channels))
         )
         self.norms = nn.ModuleList(make_norm(norm, c) for c in channels[:-1])
 

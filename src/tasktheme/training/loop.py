@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from tasktheme.data.dataset import Dataset
 from tasktheme.data.episodes import EpisodeSampler
+from tasktheme.data.random import random_normal
 from tasktheme.errors import Interrupted, TrainingError
 from tasktheme.model.initialise import cluster_moments, normal_moments, random_moments
 from tasktheme.model.m_step import online_parameters, online_statistics, update_alpha
@@ -27,6 +28,7 @@ _RECORDS = 100  # rows of history kept of one training
 _INITIAL_POINTS = 20_000  # embeddings that the themes are first fitted to
 _INITIAL_SWEEPS = 10  # of EM, from clusters to a mixture
 _CHECKPOINT_SECONDS = 20.0
+_NOISE = 1000  # stream of the reparameterisation noise, apart from the sampler's streams
 
 
 @dataclass
@@ -58,6 +60,7 @@ class Trainer:
             allow_fewer=self.dataset.unlabelled,
             device=self.device,
         )
+        self.places = torch.arange(settings.batch_tasks, device=self.device)
         self.warm_up_steps = 0
         self.optimiser: torch.optim.Adam | None = None
         if self.networks.decoder is not None:
@@ -103,10 +106,10 @@ class Trainer:
     def train_step(self) -> dict[str, Tensor]:
         """One mini-batch: E-step, bound, gradient step, and after the warm-up the online update of the themes."""
         settings = self.settings
-        task = torch.arange(settings.batch_tasks, device=self.device) + self.step * settings.batch_tasks
-        t, v = self.sampler.draw(task, *self.halves)
-        generator = torch.Generator(self.device).manual_seed(settings.seed * 1_000_003 + self.step)
-        result = objective(settings, self.themes, self.networks, self.data, t, v, generator)
+        step = torch.tensor(self.step, device=self.device)
+        t, v = self.sampler.draw(step * settings.batch_tasks + self.places, *self.halves)
+        noise = random_normal(settings.seed, _NOISE, step, (*v.mask.shape, self.dim))
+        result = objective(settings, self.themes, self.networks, self.data, t, v, noise)
         terms = result.terms | {"loss": result.loss.detach()}
         if self.optimiser is not None:
             self.optimiser.zero_grad()
@@ -144,6 +147,8 @@ class Trainer:
         self.themes = self._themes(found)
         for themes in polish(settings, self.themes, embedded, _INITIAL_SWEEPS):
             self.themes = themes
+        if not bool(self.themes.valid):
+            raise TrainingError("the themes' first covariances are not positive definite; raise covariance_floor")
 
     def _themes(self, found: Moments) -> Themes:
         settings = self.settings

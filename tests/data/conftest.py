@@ -1,0 +1,50 @@
+"""Small trees of images, and a cache of each test's own."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+Tree = Callable[[Iterable[str]], Path]
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache folder, in use."""
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("TASKTHEME_CACHE", str(folder))
+    monkeypatch.delenv("TASKTHEME_DATA", raising=False)
+    return folder
+
+
+@pytest.fixture
+def tree(tmp_path: Path, cache: Path) -> Tree:
+    """Makes a folder ``pictures`` with an image of each name: 10 x 8 pixels of red, green and blue that differ by name."""
+
+    def make(names: Iterable[str]) -> Path:
+        root = tmp_path / "pictures"
+        for i, name in enumerate(names):
+            file = root / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (10, 8), (i, 100 + i, 200)).save(file)
+        return root
+
+    return make
+
+
+@pytest.fixture
+def zipped(tmp_path: Path) -> Callable[[Path], Path]:
+    """Packs a folder's files into a zip beside it, in the reverse of their order."""
+
+    def pack(folder: Path) -> Path:
+        path = tmp_path / f"{folder.name}.zip"
+        with zipfile.ZipFile(path, "w") as archive:
+            for file in sorted(folder.rglob("*"), reverse=True):
+                archive.write(file, file.relative_to(folder).as_posix())
+        return path
+
+    return pack
