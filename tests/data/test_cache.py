@@ -173,3 +173,36 @@ def test_unwritable_cache_is_told_before_building(tmp_path: Path) -> None:
 
     with pytest.raises(OutputError, match="TASKTHEME_CACHE"):
         cache.load_or_build(tmp_path / "file" / "set", build)
+
+
+def test_rows_are_appended_piece_by_piece(tmp_path: Path) -> None:
+    rows = np.arange(24_000, dtype=np.uint8).reshape(12_000, 1, 2)
+
+    def fill(fresh: Path) -> cache.Info:
+        with cache.append_rows(fresh / "x.npy", (1, 2), np.uint8) as append:
+            for part in (rows[:9], rows[9:9], rows[9:][::1]):
+                append(part)
+        return {"rows": len(rows)}
+
+    arrays, info = cache.load_or_fill(tmp_path / "set", fill)
+    assert info == {"rows": 12_000}
+    np.testing.assert_array_equal(arrays["x"], rows)
+    assert (tmp_path / "set" / "x.npy").stat().st_size % 64 == rows.nbytes % 64  # the data stayed aligned
+    again, _ = cache.load_or_fill(tmp_path / "set", lambda fresh: pytest.fail("filled although it was there"))
+    np.testing.assert_array_equal(again["x"], rows)
+
+
+def test_rows_of_another_form_are_refused(tmp_path: Path) -> None:
+    with cache.append_rows(tmp_path / "x.npy", (2,), np.uint8) as append:
+        for wrong in (np.zeros((1, 3), dtype=np.uint8), np.zeros((1, 2))):
+            with pytest.raises(ValueError, match="are wanted"):
+                append(wrong)
+
+
+def test_errors_of_the_filling_are_not_blamed_on_the_cache(tmp_path: Path) -> None:
+    def fill(fresh: Path) -> cache.Info:
+        raise MissingDataError("the source is gone")  # which is an OSError too
+
+    with pytest.raises(MissingDataError, match="the source is gone"):
+        cache.load_or_fill(tmp_path / "set", fill)
+    assert list(tmp_path.iterdir()) == []

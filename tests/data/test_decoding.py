@@ -192,7 +192,10 @@ def test_an_interrupt_leaves_nothing(tree: Tree, cache: Path, monkeypatch: pytes
 
 def test_two_processes_at_once(tree: Tree, cache: Path) -> None:
     folder = tree(f"c{i // 50}/{i:03d}.png" for i in range(250))
-    script = "import sys; from tasktheme.data.loading import load_dataset; print(load_dataset(sys.argv[1], progress=False).train.x.sum())"
+    script = (
+        "import sys; from tasktheme.data.loading import load_dataset; "
+        "print(load_dataset(sys.argv[1], progress=False).train.x.sum())"
+    )
     command = [sys.executable, "-W", "error", "-c", script, str(folder)]
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     sums = [process.communicate(timeout=120)[0] for process in both]

@@ -60,7 +60,7 @@ def test_unknown_names_are_told_with_the_nearest() -> None:
 
 @pytest.mark.parametrize("names", [[], ["g0", "g1", "g2"]])
 def test_all_or_nothing_is_no_split(names: list[str]) -> None:
-    with pytest.raises(DataError, match="hold out (all|none)"):
+    with pytest.raises(DataError, match=r"hold out (all|none)"):
         split_dataset(grouped(3), names)
 
 

@@ -25,10 +25,14 @@ _LABEL_COLUMNS = ("label", "labels", "y")
 def read_npz(file: Path) -> dict[str, npt.NDArray[Any]]:
     """All arrays of an .npz file; pickled objects are refused."""
     try:
-        with np.load(file, allow_pickle=False) as stored:
-            return {key: stored[key] for key in stored.files}
-    except (ValueError, OSError, KeyError, TypeError, AttributeError, MemoryError, BadZipFile) as error:
-        raise DataError(f"{str(file)!r} is not an .npz file of plain arrays: {' '.join(str(error).split())}") from error
+        with file.open("rb") as stream:  # opened here, since numpy leaves a file that it cannot read open
+            stored = np.load(stream, allow_pickle=False)
+            if isinstance(stored, np.lib.npyio.NpzFile):
+                return {key: stored[key] for key in stored.files}
+            reason = "it holds a single array"
+    except (ValueError, OSError, EOFError, KeyError, MemoryError, BadZipFile) as error:
+        reason = " ".join(str(error).split())
+    raise DataError(f"{str(file)!r} is not an .npz file of plain arrays: {reason}")
 
 
 def dataset_from_npz(file: Path) -> Dataset:

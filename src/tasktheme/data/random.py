@@ -7,6 +7,7 @@ tasks. The mixing function is the finaliser of SplitMix64 (Steele, Lea & Flood, 
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import torch
 from jaxtyping import Float, Int64
@@ -20,6 +21,7 @@ def _signed(value: int) -> int:
 
 
 _GOLDEN = 0x9E3779B97F4A7C15
+_STREAM = 0xD1342543DE82EF95
 _MULTIPLY = (_signed(0xBF58476D1CE4E5B9), _signed(0x94D049BB133111EB))
 
 
@@ -33,10 +35,16 @@ def _logical_shift(bits: Tensor, shift: int) -> Tensor:
     return (bits >> shift) & ((1 << (64 - shift)) - 1)
 
 
+@lru_cache
+def _key(seed: int, stream: int) -> int:
+    """A number of its own for each seed and stream: unmixed, the next seed would be the same sequence one task later."""
+    return int(_mix(torch.tensor(_signed((seed + 1) * _GOLDEN + stream * _STREAM), device="cpu")))
+
+
 def random_bits(seed: int, stream: int, *counters: Int64[Tensor, "..."]) -> Int64[Tensor, "..."]:
     """Uniform integers in [0, 2^63), one for each broadcast combination of the counters."""
     first, *rest = counters
-    state = _mix(first * _signed(_GOLDEN) + _signed(seed * _GOLDEN + stream * 0xD1342543DE82EF95))
+    state = _mix(first * _signed(_GOLDEN) + _key(seed, stream))
     for counter in rest:
         state = _mix(state + counter * _signed(_GOLDEN))
     return _logical_shift(state, 1)

@@ -58,7 +58,7 @@ def combine(first: Moments, second: Moments, *, first_weight: Tensor | float, se
 
 def isotropic(value: Moments) -> Moments:
     """Average the variances over dimensions: combining isotropic moments adds the spread of their means unevenly."""
-    return Moments(value.n, value.mu, value.Sigma.mean(dim=-1, keepdim=True).expand_as(value.Sigma))
+    return Moments(value.n, value.mu, value.Sigma.mean(dim=-1, keepdim=True).expand_as(value.Sigma).clone())
 
 
 def online_statistics(old: Moments, batch: Moments, rho: Tensor | float, *, covariance: Covariance) -> Moments:

@@ -62,6 +62,13 @@ class Themes:
         valid = finite & factorised & (alpha > 0.0).all()
         return cls(alpha=alpha, moments=moments, scale_tril=scale_tril, valid=valid)
 
+    def assign(self, new: Themes) -> None:
+        """Take over the values of ``new`` in place: same tensors, other numbers."""
+        pairs = ((self.alpha, new.alpha), (self.scale_tril, new.scale_tril), (self.valid, new.valid))
+        inner = zip(vars(self.moments).values(), vars(new.moments).values(), strict=True)
+        for own, other in (*pairs, *inner):
+            own.copy_(other)
+
     @property
     def mu(self) -> Float[Tensor, "K D"]:
         """Mean of each theme."""

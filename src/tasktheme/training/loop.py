@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +22,7 @@ from tasktheme.nets.build import Networks
 from tasktheme.progress import Advance, progress_bar
 from tasktheme.settings import Settings
 from tasktheme.training.embedding import EmbeddedTasks, embed_batch, embed_points
+from tasktheme.training.graph import CapturedStep
 from tasktheme.training.interrupt import stop_requests
 from tasktheme.training.polish import polish
 
@@ -28,12 +30,13 @@ _RECORDS = 100  # rows of history kept of one training
 _INITIAL_POINTS = 20_000  # embeddings that the themes are first fitted to
 _INITIAL_SWEEPS = 10  # of EM, from clusters to a mixture
 _CHECKPOINT_SECONDS = 20.0
+_SHOW_SECONDS = 0.2  # between movements of the progress bar
 _NOISE = 1000  # stream of the reparameterisation noise, apart from the sampler's streams
 
 
 @dataclass
 class Trainer:
-    """The state of one training: networks and optimiser change in place, themes are replaced at each step.
+    """The state of one training: networks, optimiser and themes change in place, so that a GPU can replay the step.
 
     Randomness depends on the seed and the step alone, so the state at a step decides all that follows.
     """
@@ -65,10 +68,16 @@ class Trainer:
         self.optimiser: torch.optim.Adam | None = None
         if self.networks.decoder is not None:
             self.warm_up_steps = round(settings.warm_up * self.steps)
-            self.optimiser = torch.optim.Adam(self.networks.parameters(), lr=settings.learning_rate)
+            on_gpu = self.device.type == "cuda"
+            self.optimiser = torch.optim.Adam(self.networks.parameters(), lr=settings.learning_rate, capturable=on_gpu)
         self.dim = settings.latent_dim if self.networks.decoder is not None else self.dataset.point_shape[0]
         # the warm-up's prior: a single theme, the standard normal of a plain variational auto-encoder
         self.themes = self._themes(normal_moments(torch.zeros(1, self.dim), 1.0, covariance=settings.covariance))
+        self._counter = torch.zeros((), dtype=torch.int64, device=self.device)  # the step, where the device sees it
+        self._names: list[str] = []  # of the terms that _totals sums up since the last record
+        self._totals: Tensor | None = None
+        self._summed = 0
+        self._captured: Callable[[], None] | None = None
 
     def run(self, *, progress: bool = True, checkpoint: Callable[[], None] | None = None) -> None:
         """Train from the current step to the end.
@@ -83,32 +92,47 @@ class Trainer:
 
     def _run_steps(self, advance: Advance, stopping: Callable[[], bool], checkpoint: Callable[[], None] | None) -> None:
         every = max(1, self.steps // _RECORDS)
-        pending: list[dict[str, Tensor]] = []
-        saved = time.monotonic()
+        saved = shown = time.monotonic()
+        shown_step = self.step
         note = ""
         while self.step < self.steps:
             if self.step == self.warm_up_steps:
                 self._initialise_themes()
-            pending.append(self.train_step())
+            self.train_step()
+            now = time.monotonic()
             if self.step % every == 0 or self.step == self.steps or stopping():
-                row = self._record(pending)
-                pending = []
+                row = self._record()
                 note = f"{'warm-up' if self.step <= self.warm_up_steps else 'themes'}  loss {row['loss']:.4f}"
-                due = self.step == self.steps or stopping() or time.monotonic() - saved > _CHECKPOINT_SECONDS
+                due = self.step == self.steps or stopping() or now - saved > _CHECKPOINT_SECONDS
                 if checkpoint is not None and due:
                     checkpoint()
-                    saved = time.monotonic()
-            advance(self.settings.batch_tasks, note)
+                    saved = now
+            if now - shown > _SHOW_SECONDS or self.step == self.steps:
+                advance((self.step - shown_step) * self.settings.batch_tasks, note)
+                shown, shown_step = now, self.step
             if stopping():
                 done = self.step * self.settings.batch_tasks
                 raise Interrupted(f"training was interrupted after {done:,} of {self.steps * self.settings.batch_tasks:,} tasks")
 
-    def train_step(self) -> dict[str, Tensor]:
-        """One mini-batch: E-step, bound, gradient step, and after the warm-up the online update of the themes."""
+    def train_step(self) -> None:
+        """One mini-batch; on a GPU, after the first few, the replay of one recorded mini-batch."""
+        if self._captured is None:
+            self._counter.fill_(self.step)
+            themes_move = self.step >= self.warm_up_steps
+            body = partial(self._step_on_device, themes_move=themes_move)
+            self._captured = CapturedStep(body) if self.device.type == "cuda" else body
+        self._captured()
+        self.step += 1
+        self._summed += 1
+
+    def _step_on_device(self, *, themes_move: bool) -> None:
+        """E-step, bound, gradient step and, after the warm-up, the online update of the themes.
+
+        Reads and writes the same tensors at each call and never waits for the device.
+        """
         settings = self.settings
-        step = torch.tensor(self.step, device=self.device)
-        t, v = self.sampler.draw(step * settings.batch_tasks + self.places, *self.halves)
-        noise = random_normal(settings.seed, _NOISE, step, (*v.mask.shape, self.dim))
+        t, v = self.sampler.draw(self._counter * settings.batch_tasks + self.places, *self.halves)
+        noise = random_normal(settings.seed, _NOISE, self._counter, (*v.mask.shape, self.dim))
         result = objective(settings, self.themes, self.networks, self.data, t, v, noise)
         terms = result.terms | {"loss": result.loss.detach()}
         if self.optimiser is not None:
@@ -116,15 +140,19 @@ class Trainer:
             result.loss.backward()
             terms["gradient_norm"] = nn.utils.clip_grad_norm_(self.networks.parameters(), settings.gradient_clip)
             self.optimiser.step()
-        if self.step >= self.warm_up_steps:
-            self.themes = self._update_themes(result)
-        self.step += 1
-        healthy = torch.stack([value.isfinite() for value in terms.values()]).all() & self.themes.valid
-        return terms | {"largest_share": self.themes.share.max(), "healthy": healthy.float()}
+        if themes_move:
+            self.themes.assign(self._updated_themes(result))
+        terms |= {"largest_share": self.themes.share.max(), "invalid": 1.0 - self.themes.valid.float()}
+        values = torch.stack(list(terms.values()))
+        if self._totals is None:
+            self._names, self._totals = list(terms), torch.zeros_like(values)
+        self._totals += values
+        self._counter += 1
 
-    def _update_themes(self, result: Objective) -> Themes:
+    def _updated_themes(self, result: Objective) -> Themes:
         settings, old = self.settings, self.themes
-        rho = (settings.rate_offset + 1 + self.step - self.warm_up_steps) ** -settings.rate_power
+        updates = (self._counter - self.warm_up_steps + 1).double()
+        rho = ((settings.rate_offset + updates) ** -settings.rate_power).to(old.mu.dtype)
         if settings.update == "statistics":
             found = online_statistics(old.moments, result.moments, rho, covariance=settings.covariance)
         else:
@@ -133,6 +161,7 @@ class Trainer:
         return Themes.build(alpha, found, floor=settings.covariance_floor)
 
     def _initialise_themes(self) -> None:
+        self._captured = None  # another number of themes: another graph
         settings = self.settings
         if settings.initialisation == "random":
             generator = torch.Generator().manual_seed(settings.seed)
@@ -173,12 +202,15 @@ class Trainer:
                 self.themes = themes
                 advance(1, f"largest theme {float(themes.share.max()):.2f}")
 
-    def _record(self, pending: list[dict[str, Tensor]]) -> dict[str, float]:
-        means = {name: torch.stack([row[name] for row in pending]).mean() for name in pending[0]}
-        names, values = list(means), torch.stack(list(means.values())).tolist()  # one read from the device
-        row = dict(zip(names, values, strict=True)) | {"tasks": float(self.step * self.settings.batch_tasks)}
-        if row.pop("healthy") < 1.0:
-            bad = [name for name, value in row.items() if not abs(value) < float("inf")]
+    def _record(self) -> dict[str, float]:
+        """Add a row of means since the last record to the history, or stop if anything in it is unsound."""
+        assert self._totals is not None, "a step comes before a record"
+        means = (self._totals / self._summed).tolist()  # the one read from the device
+        self._totals.zero_()
+        self._summed = 0
+        row = {"tasks": float(self.step * self.settings.batch_tasks), **dict(zip(self._names, means, strict=True))}
+        bad = [name for name, value in row.items() if not abs(value) < float("inf")]
+        if row.pop("invalid") or bad:
             cause = f"{', '.join(bad)} not finite" if bad else "a theme's covariance is not positive definite"
             raise TrainingError(
                 f"training stopped before task {int(row['tasks']):,}: {cause}; try a smaller learning_rate, a larger "

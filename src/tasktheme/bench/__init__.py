@@ -1,0 +1,1 @@
+"""Speed, measured side by side with a plain reference in one run."""

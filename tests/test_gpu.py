@@ -1,0 +1,91 @@
+"""The same numbers on CPU and GPU, to float32 accuracy, and a replayed step like one that is not recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+
+import tasktheme as tt
+from oracles.small import SMALL, small_images
+from tasktheme.data.random import random_normal
+from tasktheme.nets.build import Networks
+from tasktheme.training import graph
+from tasktheme.training.loop import Trainer
+
+pytestmark = pytest.mark.gpu
+CPU, GPU = torch.device("cpu"), torch.device("cuda")
+
+
+@pytest.fixture(autouse=True)
+def _full_precision() -> Iterator[None]:
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False, deterministic=True):
+        yield
+
+
+def trained(device: torch.device, steps: int, **changes: object) -> Trainer:
+    settings, data = SMALL.changed(changes), small_images()
+    trainer = Trainer(settings, Networks(settings, data.point_shape, device), data, steps, device)
+    for _ in range(steps):
+        if trainer.step == trainer.warm_up_steps:
+            trainer._initialise_themes()
+        trainer.train_step()
+    return trainer
+
+
+def test_tasks_and_noise_are_the_same() -> None:
+    data = small_images()
+    for draw in ("rows", "labels", "mask"):
+        on = [
+            getattr(
+                tt.data.episodes.EpisodeSampler(data, ways=(2, 4), shots=6, seed=3, device=d).draw(
+                    torch.arange(50, device=d), 2, 4
+                )[1],
+                draw,
+            ).cpu()
+            for d in (CPU, GPU)
+        ]
+        assert torch.equal(*on)
+    noise = [random_normal(1, 2, torch.tensor(3, device=d), (1000,)).cpu() for d in (CPU, GPU)]
+    torch.testing.assert_close(*noise, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("preset", ["default", "paper"])
+def test_training_gives_the_same_numbers(preset: str) -> None:
+    literal = (
+        {}
+        if preset == "default"
+        else {
+            key: getattr(tt.Settings.preset("paper"), key)
+            for key in (
+                "norm",
+                "classification_weight",
+                "squared_distance",
+                "validation_responsibilities",
+                "update",
+                "initialisation",
+            )
+        }
+    )
+    for steps, tolerance in ((4, 2e-3), (8, 1e-2)):
+        cpu, gpu = (trained(d, steps, **literal) for d in (CPU, GPU))
+        assert gpu._record()["loss"] == pytest.approx(cpu._record()["loss"], rel=tolerance)
+        torch.testing.assert_close(gpu.themes.mu.cpu(), cpu.themes.mu, rtol=5e-2, atol=5e-2)
+
+
+def test_a_replayed_step_is_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    replayed = trained(GPU, 20)
+    monkeypatch.setattr(graph, "_EAGER_CALLS", 1000)
+    eager = trained(GPU, 20)
+    assert replayed._record()["loss"] == pytest.approx(eager._record()["loss"], rel=1e-4)
+    torch.testing.assert_close(replayed.themes.mu, eager.themes.mu, rtol=1e-3, atol=1e-3)
+
+
+def test_embedding_gives_the_same_numbers(tmp_path) -> None:
+    data = small_images()
+    tt.PTM(settings=SMALL, device="cpu").fit(data, tasks=40, progress=False).save(tmp_path / "m")
+    episodes = data.episodes(ways=3, shots=5, n=20)
+    on = [tt.PTM.load(tmp_path / "m", device=d).embed(episodes).concentration for d in ("cpu", "cuda")]
+    np.testing.assert_allclose(on[0], on[1], rtol=1e-3, atol=1e-3)
