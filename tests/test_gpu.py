@@ -10,6 +10,7 @@ import torch
 
 import tasktheme as tt
 from oracles.small import SMALL, small_images
+from tasktheme.data.episodes import EpisodeSampler
 from tasktheme.data.random import random_normal
 from tasktheme.nets.build import Networks
 from tasktheme.training import graph
@@ -36,39 +37,20 @@ def trained(device: torch.device, steps: int, **changes: object) -> Trainer:
 
 
 def test_tasks_and_noise_are_the_same() -> None:
-    data = small_images()
-    for draw in ("rows", "labels", "mask"):
-        on = [
-            getattr(
-                tt.data.episodes.EpisodeSampler(data, ways=(2, 4), shots=6, seed=3, device=d).draw(
-                    torch.arange(50, device=d), 2, 4
-                )[1],
-                draw,
-            ).cpu()
-            for d in (CPU, GPU)
-        ]
-        assert torch.equal(*on)
+    drawn = []
+    for device in (CPU, GPU):
+        sampler = EpisodeSampler(small_images(), ways=(2, 4), shots=6, seed=3, device=device)
+        drawn.append([part.cpu() for part in vars(sampler.draw(torch.arange(50, device=device), 2, 4)[1]).values()])
+    for ours, theirs in zip(*drawn, strict=True):
+        assert torch.equal(ours, theirs)
     noise = [random_normal(1, 2, torch.tensor(3, device=d), (1000,)).cpu() for d in (CPU, GPU)]
     torch.testing.assert_close(*noise, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("preset", ["default", "paper"])
 def test_training_gives_the_same_numbers(preset: str) -> None:
-    literal = (
-        {}
-        if preset == "default"
-        else {
-            key: getattr(tt.Settings.preset("paper"), key)
-            for key in (
-                "norm",
-                "classification_weight",
-                "squared_distance",
-                "validation_responsibilities",
-                "update",
-                "initialisation",
-            )
-        }
-    )
+    names = ("norm", "classification_weight", "squared_distance", "validation_responsibilities", "update", "initialisation")
+    literal = {name: getattr(tt.Settings.preset(preset), name) for name in names}
     for steps, tolerance in ((4, 2e-3), (8, 1e-2)):
         cpu, gpu = (trained(d, steps, **literal) for d in (CPU, GPU))
         assert gpu._record()["loss"] == pytest.approx(cpu._record()["loss"], rel=tolerance)

@@ -15,7 +15,8 @@ from tasktheme.settings import Settings
 from tasktheme.storage import check_output, versions
 
 TASKS = 2000
-SETTINGS = Settings(themes=16, latent_dim=32, learning_rate=3e-3, bound_weight=2.0, polish_tasks=300)
+# small mini-batches: a short training needs many steps more than it needs quiet ones
+SETTINGS = Settings(themes=16, latent_dim=32, batch_tasks=5, bound_weight=2.0, polish_tasks=300)
 
 
 def run_demo(out: Path, *, seed: int, device: str, progress: bool, say: Callable[[object], None]) -> None:

@@ -103,19 +103,14 @@ def test_a_list_of_another_form_is_named(tree: Tree, tmp_path: Path, content: by
         load(tmp_path)
 
 
-def test_an_empty_part_is_named(tree: Tree, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("rows", "message"), [("", "no image in its part 'test'"), ("n010000.jpg,n01\n", "'n01' is in train and in test")]
+)
+def test_the_parts_are_full_and_apart(tree: Tree, tmp_path: Path, rows: str, message: str) -> None:
     write_lists(tmp_path)
-    (tmp_path / "test.csv").write_text("filename,label\n", encoding="utf-8")
+    (tmp_path / "test.csv").write_text(f"filename,label\n{rows}", encoding="utf-8")
     tree(NAMES).rename(tmp_path / "images")
-    with pytest.raises(DataError, match="no image in its part 'test'"):
-        load(tmp_path)
-
-
-def test_parts_that_share_a_class_are_refused(tree: Tree, tmp_path: Path) -> None:
-    write_lists(tmp_path)
-    (tmp_path / "test.csv").write_text("filename,label\nn010000.jpg,n01\n", encoding="utf-8")
-    tree(NAMES).rename(tmp_path / "images")
-    with pytest.raises(DataError, match="'n01' is in train and in test"):
+    with pytest.raises(DataError, match=message):
         load(tmp_path)
 
 
