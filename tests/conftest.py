@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 
 import pytest
 from jaxtyping import install_import_hook
 
 # the folders whose functions state shapes; elsewhere wrong types are input that must get an error of our own
 _WITH_SHAPES = [f"tasktheme.{part}" for part in ("maths", "model", "nets", "training", "data.episodes", "data.random")]
-with install_import_hook(_WITH_SHAPES, "beartype.beartype"):
+_CHECKER = "beartype.beartype" if find_spec("beartype") else None  # a GPU machine may lack it: shapes are then not checked
+with install_import_hook(_WITH_SHAPES, _CHECKER):
     import tasktheme  # noqa: F401
 
-import torch
+import torch  # noqa: E402
 
 torch.set_num_threads(1)  # test workers share the cores: threads would only wait for each other
 

@@ -4,7 +4,7 @@ __version__ = "0.1.0"
 
 from tasktheme.data.dataset import Dataset, DataSplit
 from tasktheme.data.episodes import Episodes
-from tasktheme.data.loading import load_dataset
+from tasktheme.data.loading import load_dataset, load_tasks
 from tasktheme.errors import TaskThemeError
 from tasktheme.evaluation import Evaluation, evaluate
 from tasktheme.ptm import PTM
@@ -24,4 +24,5 @@ __all__ = [
     "__version__",
     "evaluate",
     "load_dataset",
+    "load_tasks",
 ]

@@ -4,14 +4,36 @@ from __future__ import annotations
 
 import json
 import sys
-from enum import StrEnum
+import warnings
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 
 from tasktheme import __version__
-from tasktheme.errors import Interrupted, OutputError, SettingsError, TaskThemeError, TrainingError
+from tasktheme.errors import Interrupted, OutputError, TaskThemeError, TrainingError
+from tasktheme.options import (
+    AllowDamaged,
+    Data,
+    DataDir,
+    Device,
+    DeviceName,
+    HeldOut,
+    Model,
+    Number,
+    Overwrite,
+    Part,
+    PartOf,
+    PresetName,
+    Quiet,
+    Seed,
+    Shots,
+    Size,
+    Source,
+    Unlabelled,
+    Ways,
+    parse_settings,
+)
 
 app = typer.Typer(
     name="tasktheme",
@@ -25,40 +47,6 @@ app = typer.Typer(
 
 _state = {"debug": False}
 _INTERRUPTED = 130  # exit status of a program that SIGINT ended, as shells count
-
-
-class Part(StrEnum):
-    """Which part of a data set."""
-
-    train = "train"
-    test = "test"
-
-
-class DeviceName(StrEnum):
-    """Where to compute."""
-
-    auto = "auto"
-    cpu = "cpu"
-    cuda = "cuda"
-
-
-class PresetName(StrEnum):
-    """Named settings."""
-
-    default = "default"
-    paper = "paper"
-
-
-Data = Annotated[str, typer.Argument(help="A data set by name (glyphs).", metavar="DATA", show_default=False)]
-Model = Annotated[Path, typer.Argument(help="A saved model folder.", metavar="MODEL", show_default=False)]
-Device = Annotated[DeviceName, typer.Option(help="Where to compute; auto takes a GPU if there is one.")]
-Seed = Annotated[int, typer.Option(help="Seed of everything random.", min=0)]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars, no tables.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")]
-Ways = Annotated[int, typer.Option(help="Classes in a task.")]
-Shots = Annotated[int, typer.Option(help="Data points of each class in a task.")]
-Number = Annotated[int, typer.Option("-n", "--number", help="How many tasks to draw.")]
-PartOf = Annotated[Part, typer.Option(help="Which part of the data set.")]
 
 
 def _show_version(wanted: bool) -> None:
@@ -111,6 +99,11 @@ def fit(
     seed: Annotated[int | None, typer.Option(help="Seed of everything random.", min=0, show_default="0")] = None,
     device: Device = DeviceName.auto,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted training of the same name.")] = False,
+    unlabelled: Unlabelled = False,
+    data_dir: DataDir = None,
+    size: Size = 64,
+    held_out: HeldOut = None,
+    allow_damaged: AllowDamaged = False,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
@@ -121,16 +114,16 @@ def fit(
     Examples: `tasktheme fit glyphs --out glyphs-model --tasks 20000`,
     `tasktheme fit glyphs --out wide --themes 32 --set covariance=diagonal`
     """
-    from tasktheme.data.loading import load_dataset
     from tasktheme.ptm import PTM
     from tasktheme.storage import check_output
 
-    chosen = _settings(preset, settings, change or [], {"themes": themes, "latent_dim": latent_dim, "seed": seed})
+    chosen = parse_settings(preset, settings, change or [], {"themes": themes, "latent_dim": latent_dim, "seed": seed})
     check_output(out, overwrite=overwrite)
     checkpoint = out.with_name(f"{out.name}.checkpoint")
     if checkpoint.exists() and not resume:
         raise OutputError(f"{str(checkpoint)!r} keeps an interrupted training: go on with --resume, or delete it")
-    dataset = load_dataset(data, progress=not quiet).train
+    source = Source(data, data_dir, size, held_out, allow_damaged, quiet)
+    dataset = source.tasks() if unlabelled else source.part(Part.train)
     model = PTM(settings=chosen, device=device.value)
     try:
         model.fit(dataset, tasks=tasks, progress=not quiet, checkpoint=checkpoint, resume=resume)
@@ -153,19 +146,28 @@ def embed(
     shots: Shots = 20,
     number: Number = 100,
     seed: Seed = 1,
+    unlabelled: Unlabelled = False,
+    data_dir: DataDir = None,
+    size: Size = 64,
+    held_out: HeldOut = None,
+    allow_damaged: AllowDamaged = False,
     device: Device = DeviceName.auto,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
     """Draw tasks from a data set and write what they become: a Dirichlet distribution over themes each.
 
-    Example: `tasktheme embed glyphs-model glyphs --out tasks.parquet -n 100`
+    Examples: `tasktheme embed glyphs-model glyphs --out tasks.parquet -n 100`,
+    `tasktheme embed my-model my_folder/ --unlabelled --out tasks.parquet`
     """
+    from tasktheme.ptm import PTM
     from tasktheme.report.tables import task_table
 
-    loaded, dataset = _model_and_part(model, data, part, device, quiet=quiet)
     _refuse_existing(out, overwrite=overwrite)
-    tasks = loaded.embed(dataset.episodes(ways=ways, shots=shots, n=number, seed=seed), progress=not quiet)
+    loaded = PTM.load(model, device=device.value)
+    source = Source(data, data_dir, size, held_out, allow_damaged, quiet)
+    wanted = source.tasks() if unlabelled else source.part(part).episodes(ways=ways, shots=shots, n=number, seed=seed)
+    tasks = loaded.embed(wanted, progress=not quiet)
     tasks.save(out, overwrite=overwrite)
     if not quiet:
         _print(task_table(tasks, most=12))
@@ -234,6 +236,10 @@ def evaluate(
     shots: Shots = 20,
     number: Number = 200,
     seed: Seed = 1,
+    data_dir: DataDir = None,
+    size: Size = 64,
+    held_out: HeldOut = None,
+    allow_damaged: AllowDamaged = False,
     device: Device = DeviceName.auto,
     out: Annotated[Path | None, typer.Option(help="Write the measures as JSON.")] = None,
     overwrite: Overwrite = False,
@@ -244,12 +250,14 @@ def evaluate(
     Example: `tasktheme evaluate glyphs-model glyphs`
     """
     from tasktheme.evaluation import evaluate as run_evaluation
+    from tasktheme.ptm import PTM
     from tasktheme.report.tables import evaluation_table
     from tasktheme.training.checkpoint import write_file
 
-    loaded, dataset = _model_and_part(model, data, part, device, quiet=quiet)
     if out is not None:
         _refuse_existing(out, overwrite=overwrite)
+    loaded = PTM.load(model, device=device.value)
+    dataset = Source(data, data_dir, size, held_out, allow_damaged, quiet).part(part)
     result = run_evaluation(loaded, dataset, ways=ways, shots=shots, n=number, seed=seed, progress=not quiet)
     if out is not None:
         write_file(out, (json.dumps(result.as_dict(), indent=1) + "\n").encode())
@@ -259,6 +267,12 @@ def evaluate(
 
 def main() -> None:
     """Run the command line; bad input exits with 2, a failure with 1, an interrupt with 130, each with one line."""
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning  # one line, without the place in our code
+        _run()
+
+
+def _run() -> NoReturn:
     try:
         code = app(standalone_mode=False)
     except (typer.Abort, KeyboardInterrupt):
@@ -297,29 +311,5 @@ def _refuse_existing(path: Path, *, overwrite: bool) -> None:
         raise OutputError(f"{str(path)!r} cannot be written: its folder does not exist")
 
 
-def _model_and_part(model: Path, data: str, part: Part, device: DeviceName, *, quiet: bool) -> Any:
-    from tasktheme.data.loading import load_dataset
-    from tasktheme.ptm import PTM
-
-    loaded = PTM.load(model, device=device.value)
-    split = load_dataset(data, progress=not quiet)
-    return loaded, split.train if part is Part.train else split.test
-
-
-def _settings(preset: PresetName | None, file: Path | None, changes: list[str], options: dict[str, Any]) -> Any:
-    import tomllib
-
-    from tasktheme.settings import Settings
-
-    name = None if preset is None else preset.value
-    base = Settings.preset(name or "default") if file is None else Settings.from_toml(file, preset=name)
-    parsed: dict[str, Any] = {}
-    for change in changes:
-        key, equals, text = change.partition("=")
-        if not equals:
-            raise SettingsError(f"--set takes NAME=VALUE, got {change!r}")
-        try:
-            parsed[key.strip()] = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
-            parsed[key.strip()] = text.strip()  # a bare word: --set norm=batch
-    return base.changed(parsed | {key: value for key, value in options.items() if value is not None})
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    typer.echo(f"tasktheme: {' '.join(str(message).split())}", err=True)

@@ -14,9 +14,9 @@ from tasktheme.report.tables import evaluation_table, task_table
 from tasktheme.settings import Settings
 from tasktheme.storage import check_output, versions
 
-TASKS = 2000
+TASKS = 6000
 # small mini-batches: a short training needs many steps more than it needs quiet ones
-SETTINGS = Settings(themes=16, latent_dim=32, batch_tasks=5, bound_weight=2.0, polish_tasks=300)
+SETTINGS = Settings(themes=16, latent_dim=32, batch_tasks=5, t_shots=5, v_shots=5, learning_rate=2e-3, polish_tasks=300)
 
 
 def run_demo(out: Path, *, seed: int, device: str, progress: bool, say: Callable[[object], None]) -> None:
@@ -29,8 +29,7 @@ def run_demo(out: Path, *, seed: int, device: str, progress: bool, say: Callable
 
     episodes = data.test.episodes(ways=5, shots=20, n=200, seed=1)
     tasks = model.embed(episodes, progress=progress)
-    means = model.embed_points(data.test.x)[episodes.batch.rows.numpy()].mean(axis=1)
-    result = measure(tasks, means)
+    result = measure(tasks, model.mean_embedding(episodes))
     say(task_table(tasks, most=16))
     say(evaluation_table(result))
 

@@ -50,8 +50,7 @@ def evaluate(
     """Draw ``n`` tasks from ``data``, embed them, and measure how well KL finds tasks of the same group."""
     episodes = data.episodes(ways=ways, shots=shots, n=n, seed=seed)
     tasks = model.embed(episodes, progress=progress)
-    means = model.embed_points(data.x)[episodes.batch.rows.numpy()].mean(axis=1)
-    return measure(tasks, means)
+    return measure(tasks, model.mean_embedding(episodes))
 
 
 def measure(tasks: TaskSet, means: npt.NDArray[np.floating[Any]]) -> Evaluation:

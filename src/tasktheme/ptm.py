@@ -120,33 +120,28 @@ class PTM:
         ``tasks`` are episodes, unlabelled tasks, or simply a list of arrays of data points, of any sizes from one up.
         """
         fitted = self._require_fitted()
-        if not isinstance(tasks, Episodes):
-            if isinstance(tasks, Dataset) and not tasks.unlabelled:
-                raise DataError(f"{tasks.name!r} is a labelled data set, not tasks: draw some with .episodes(...)")
-            if not isinstance(tasks, Dataset):
-                if isinstance(tasks, np.ndarray | Tensor):
-                    raise DataError("expected a list of tasks, got one array: pass [x] for a single task")
-                tasks = Dataset.from_tasks(tasks)
-        dataset = tasks.dataset if isinstance(tasks, Episodes) else tasks
-        networks = fitted.networks
-        self._check_points(dataset, networks)
-        data = dataset.tensor.to(self.device)
-        count = len(tasks) if isinstance(tasks, Episodes) else len(tasks.counts)
-        gamma = np.empty((count, self.settings.themes))
-        converged = np.empty(count, dtype=np.bool_)
-        with progress_bar("embedding", count, show=progress) as advance:
-            for which, batch in _task_batches(tasks):
-                rows = EpisodeBatch(*(part.to(self.device) for part in (batch.rows, batch.labels, batch.mask)))
-                posterior = self._posterior(fitted, self._encode(networks, data, rows))
-                gamma[which] = posterior.gamma.double().cpu().numpy()
-                converged[which] = posterior.converged.cpu().numpy()
-                advance(len(which), "")
-        if isinstance(tasks, Episodes):
-            sizes = tasks.batch.mask.sum(dim=1).numpy()
-            columns = {"group": tasks.groups(), "classes": [" ".join(names) for names in tasks.class_names()]}
+        source = _as_tasks(tasks)
+        gamma = np.empty((_count(source), self.settings.themes))
+        converged = np.empty(len(gamma), dtype=np.bool_)
+        for which, embedded in self._embedded(source, progress=progress):
+            posterior = self._posterior(fitted, embedded)
+            gamma[which] = posterior.gamma.double().cpu().numpy()
+            converged[which] = posterior.converged.cpu().numpy()
+        if isinstance(source, Episodes):
+            sizes = source.batch.mask.sum(dim=1).numpy()
+            columns = {"group": source.groups(), "classes": [" ".join(names) for names in source.class_names()]}
         else:
-            sizes, columns = dataset.counts, {"name": list(dataset.class_names)}
+            sizes, columns = source.counts, {"name": list(source.class_names)}
         return TaskSet(gamma, sizes, converged, columns, fitted.fingerprint)
+
+    def mean_embedding(self, tasks: TaskData, *, progress: bool = False) -> npt.NDArray[np.float32]:
+        """(T, D) the mean embedding of each task's data points: a plain vector to compare the themes with."""
+        source = _as_tasks(tasks)
+        means = np.empty((_count(source), self.themes.mu.shape[1]), dtype=np.float32)
+        for which, embedded in self._embedded(source, progress=progress):
+            weight = embedded.mask.unsqueeze(-1)
+            means[which] = _numpy((embedded.m * weight).sum(dim=1) / weight.sum(dim=1))
+        return means
 
     def embed_points(self, x: npt.ArrayLike) -> npt.NDArray[np.float32]:
         """The mean embedding m of each data point of one task, (N, D)."""
@@ -206,6 +201,18 @@ class PTM:
         if self._fitted is None:
             raise NotFittedError("this model is not fitted yet: call fit first, or load a saved model")
         return self._fitted
+
+    def _embedded(self, tasks: Episodes | Dataset, *, progress: bool) -> Iterator[tuple[npt.NDArray[np.int64], EmbeddedTasks]]:
+        """Batches of tasks through the encoder, with the tasks' places."""
+        networks = self._require_fitted().networks
+        dataset = tasks.dataset if isinstance(tasks, Episodes) else tasks
+        self._check_points(dataset, networks)
+        data = dataset.tensor.to(self.device)
+        with progress_bar("embedding", _count(tasks), show=progress) as advance:
+            for which, batch in _task_batches(tasks):
+                rows = EpisodeBatch(*(part.to(self.device) for part in (batch.rows, batch.labels, batch.mask)))
+                yield which, self._encode(networks, data, rows)
+                advance(len(which), "")
 
     def _encode_task(self, x: npt.ArrayLike) -> EmbeddedTasks:
         networks = self._require_fitted().networks
@@ -277,6 +284,22 @@ def _as_dataset(data: Dataset | Sequence[npt.ArrayLike]) -> Dataset:
     if isinstance(data, DataSplit):
         raise DataError(f"{data.name!r} has a training and a held-out part: fit on its .train")
     return Dataset.from_tasks(data)
+
+
+def _as_tasks(tasks: TaskData) -> Episodes | Dataset:
+    if isinstance(tasks, Episodes):
+        return tasks
+    if isinstance(tasks, Dataset):
+        if tasks.unlabelled:
+            return tasks
+        raise DataError(f"{tasks.name!r} is a labelled data set, not tasks: draw some with .episodes(...)")
+    if isinstance(tasks, np.ndarray | Tensor):
+        raise DataError("expected a list of tasks, got one array: pass [x] for a single task")
+    return Dataset.from_tasks(tasks)
+
+
+def _count(tasks: Episodes | Dataset) -> int:
+    return len(tasks) if isinstance(tasks, Episodes) else len(tasks.counts)
 
 
 def _task_batches(tasks: Episodes | Dataset) -> Iterator[tuple[npt.NDArray[np.int64], EpisodeBatch]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -48,3 +50,17 @@ def zipped(tmp_path: Path) -> Callable[[Path], Path]:
         return path
 
     return pack
+
+
+@pytest.fixture
+def huge_png() -> Callable[[int, int], bytes]:
+    """Makes a small PNG file whose header claims any size."""
+
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    def make(width: int, height: int) -> bytes:
+        header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0))
+        return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", zlib.compress(b"\0" * 1000)) + chunk(b"IEND", b"")
+
+    return make

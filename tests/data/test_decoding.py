@@ -146,6 +146,16 @@ def test_damaged_images_are_left_out_where_allowed(tree: Tree) -> None:
     assert data.x[:, 0, 0, 0].tolist() == [3, 4, 1]
 
 
+@pytest.mark.parametrize(
+    ("side", "reason"), [(10_000, r"claims 10,000 x 10,000 pixels"), (100_000, r"exceeds limit of .* pixels")]
+)
+def test_a_huge_image_is_named(tree: Tree, huge_png: Callable[[int, int], bytes], side: int, reason: str) -> None:
+    folder = tree(NAMES)
+    (folder / NAMES[3]).write_bytes(huge_png(side, side))
+    with pytest.raises(DataError, match=rf"'farm/cow/1\.png' of .*cannot be read \(.*{reason}"):
+        load(folder)
+
+
 def test_a_damaged_entry_of_a_zip_is_named(tree: Tree, zipped: Callable[[Path], Path]) -> None:
     path = zipped(tree(NAMES))
     content = bytearray(path.read_bytes())

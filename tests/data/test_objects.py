@@ -146,6 +146,7 @@ def test_torch_groups() -> None:
         ([(X[0], 0), (X[1, :3], 1)], r"item 1 of 'Items': expected shape \(6,\) as item 0 has, got \(3,\)"),
         ([(X[0], [0, 1])], "label of item 0 of 'Items': expected a number or a name, got list"),
         ([(X[0], torch.zeros(2))], "expected a number or a name, got Tensor"),
+        ([(Image.new("F", (2, 2), 9.0), 0)], "item 0 of 'Items': the image cannot be read"),
         ([([[1.0], [1.0, 2.0]], 0)], "item 0 of 'Items': expected an array of one shape"),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tempfile import TemporaryDirectory
+
 import numpy as np
 import pytest
 
@@ -30,7 +32,13 @@ def test_omniglot() -> None:
     assert "Tengwar" in split.test.group_names
 
 
-def test_mini_imagenet() -> None:
+def test_mini_imagenet(monkeypatch: pytest.MonkeyPatch) -> None:
+    with TemporaryDirectory() as folder:  # 700 MB that no run leaves behind
+        monkeypatch.setenv("TASKTHEME_CACHE", folder)
+        _check_mini_imagenet()
+
+
+def _check_mini_imagenet() -> None:
     split = load_dataset("mini-imagenet", progress=False)
     assert split.val is not None
     for part, classes in ((split.train, 64), (split.val, 16), (split.test, 20)):

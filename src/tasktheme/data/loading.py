@@ -67,10 +67,11 @@ def load_dataset(
     Images are decoded once and kept in the cache folder (TASKTHEME_CACHE), until a file or a setting changes.
     """
     decoding = Decoding(ImageForm(size, channels), allow_damaged=allow_damaged, progress=progress)
-    if isinstance(source, str) and source.lower().replace("_", "-") in _NAMED:
+    name = source.lower().replace("_", "-") if isinstance(source, str) else ""
+    if name in _NAMED:
         if split is not None:
-            raise SettingsError(f"{source} has its own split into training and test classes; leave split out")
-        return _NAMED[source.lower().replace("_", "-")](data_directory(data_dir), decoding)
+            raise SettingsError(f"{name} has its own split into training and test classes; leave split out")
+        return _NAMED[name](data_directory(data_dir), decoding)
     if isinstance(source, DataSplit):
         return source
     if isinstance(source, str | os.PathLike):

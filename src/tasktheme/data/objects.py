@@ -14,7 +14,7 @@ from PIL import Image
 from tasktheme.data.checks import as_array
 from tasktheme.data.dataset import Dataset
 from tasktheme.data.decoding import Decoding
-from tasktheme.data.images import form_image
+from tasktheme.data.images import form_image, why_unreadable
 from tasktheme.errors import DataError
 from tasktheme.progress import progress_bar
 
@@ -31,7 +31,7 @@ def read_npz(file: Path) -> dict[str, npt.NDArray[Any]]:
                 return {key: stored[key] for key in stored.files}
             reason = "it holds a single array"
     except (ValueError, OSError, EOFError, KeyError, MemoryError, BadZipFile) as error:
-        reason = " ".join(str(error).split())
+        reason = why_unreadable(error)
     raise DataError(f"{str(file)!r} is not an .npz file of plain arrays: {reason}")
 
 
@@ -93,8 +93,7 @@ def _collect(items: Iterable[Any], total: int, decoding: Decoding, *, name: str)
             if not isinstance(item, tuple | list) or len(item) not in (2, 3):
                 raise DataError(f"item {i} of {name!r}: expected (x, y) or (x, y, group), got {type(item).__name__}")
             x, *rest = item
-            picture = isinstance(x, Image.Image)
-            points.append(form_image(x.copy(), decoding.form) if picture else as_array(x, what=f"item {i} of {name!r}"))
+            points.append(_point(x, decoding, what=f"item {i} of {name!r}"))
             labels.append(tuple(_scalar(value, what=f"label of item {i} of {name!r}") for value in rest))
             advance(1, "")
     if not points:
@@ -102,6 +101,15 @@ def _collect(items: Iterable[Any], total: int, decoding: Decoding, *, name: str)
     if len({len(row) for row in labels}) > 1:
         raise DataError(f"data set {name!r}: some items are (x, y), others (x, y, group)")
     return Dataset.from_arrays(_stack(points, name), *map(np.asarray, zip(*labels, strict=True)), name=name)
+
+
+def _point(x: Any, decoding: Decoding, *, what: str) -> npt.NDArray[Any]:
+    if not isinstance(x, Image.Image):
+        return as_array(x, what=what)
+    try:
+        return form_image(x.copy(), decoding.form)
+    except (ValueError, OSError) as error:
+        raise DataError(f"{what}: the image cannot be read ({why_unreadable(error)})") from error
 
 
 def _stack(points: list[npt.NDArray[Any]], name: str) -> npt.NDArray[Any]:

@@ -1,0 +1,130 @@
+"""What the commands take: options that several share, the data they are pointed at, and settings from text."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tasktheme.errors import DataError, SettingsError
+
+if TYPE_CHECKING:
+    from tasktheme.data.dataset import Dataset
+    from tasktheme.settings import Settings
+
+
+class Part(StrEnum):
+    """Which part of a data set."""
+
+    train = "train"
+    val = "val"
+    test = "test"
+
+
+class DeviceName(StrEnum):
+    """Where to compute."""
+
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+class PresetName(StrEnum):
+    """Named settings."""
+
+    default = "default"
+    paper = "paper"
+
+
+Data = Annotated[
+    str,
+    typer.Argument(
+        help="glyphs, omniglot, mini-imagenet, a folder or zip of images (class/image or group/class/image), or an .npz file.",
+        metavar="DATA",
+        show_default=False,
+    ),
+]
+DataDir = Annotated[
+    Path | None, typer.Option(help="Where omniglot and mini-imagenet lie; else TASKTHEME_DATA, else the cache folder.")
+]
+Size = Annotated[int, typer.Option(help="Side in pixels that images are resized to.")]
+HeldOut = Annotated[
+    list[str] | None,
+    typer.Option(help="What is held out of your own data: a fraction, or a group or class by name; may be repeated."),
+]
+AllowDamaged = Annotated[bool, typer.Option("--allow-damaged", help="Leave out images that cannot be read.")]
+Unlabelled = Annotated[bool, typer.Option("--unlabelled", help="DATA is a folder of folders, each one a task.")]
+Model = Annotated[Path, typer.Argument(help="A saved model folder.", metavar="MODEL", show_default=False)]
+Device = Annotated[DeviceName, typer.Option(help="Where to compute; auto takes a GPU if there is one.")]
+Seed = Annotated[int, typer.Option(help="Seed of everything random.", min=0)]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars, no tables.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")]
+Ways = Annotated[int, typer.Option(help="Classes in a task.")]
+Shots = Annotated[int, typer.Option(help="Data points of each class in a task.")]
+Number = Annotated[int, typer.Option("-n", "--number", help="How many tasks to draw.")]
+PartOf = Annotated[Part, typer.Option(help="Which part of the data set.")]
+
+
+@dataclass(frozen=True)
+class Source:
+    """The data that a command was pointed at."""
+
+    data: str
+    data_dir: Path | None
+    size: int
+    held_out: list[str] | None
+    allow_damaged: bool
+    quiet: bool
+
+    def part(self, part: Part) -> Dataset:
+        """A part of a labelled data set."""
+        from tasktheme.data.loading import load_dataset
+
+        split = load_dataset(
+            self.data,
+            data_dir=self.data_dir,
+            size=self.size,
+            split=self._split(),
+            allow_damaged=self.allow_damaged,
+            progress=not self.quiet,
+        )
+        wanted: Dataset | None = getattr(split, part.value)
+        if wanted is None:
+            raise DataError(f"{split.name!r} has no part 'val'; it has train and test")
+        return wanted
+
+    def tasks(self) -> Dataset:
+        """Unlabelled tasks."""
+        from tasktheme.data.loading import load_tasks
+
+        return load_tasks(self.data, size=self.size, allow_damaged=self.allow_damaged, progress=not self.quiet)
+
+    def _split(self) -> float | list[str] | None:
+        if self.held_out is not None and len(self.held_out) == 1:
+            with suppress(ValueError):
+                return float(self.held_out[0])
+        return self.held_out
+
+
+def parse_settings(preset: PresetName | None, file: Path | None, changes: list[str], options: dict[str, Any]) -> Settings:
+    """Settings from a preset, a TOML file, NAME=VALUE texts and options, each winning over those before it."""
+    import tomllib
+
+    from tasktheme.settings import Settings
+
+    name = None if preset is None else preset.value
+    base = Settings.preset(name or "default") if file is None else Settings.from_toml(file, preset=name)
+    parsed: dict[str, Any] = {}
+    for change in changes:
+        key, equals, text = change.partition("=")
+        if not equals:
+            raise SettingsError(f"--set takes NAME=VALUE, got {change!r}")
+        try:
+            parsed[key.strip()] = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            parsed[key.strip()] = text.strip()  # a bare word: --set norm=batch
+    return base.changed(parsed | {key: value for key, value in options.items() if value is not None})
