@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test format clean
+.PHONY: demo test bench format clean
 
 demo: $(VENV)/installed
 	$(BIN)/tasktheme demo --out demo
@@ -14,6 +14,9 @@ test: $(VENV)/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 -q
+
+bench: $(VENV)/installed
+	$(BIN)/tasktheme bench --overwrite --out bench.json
 
 format: $(VENV)/installed
 	$(BIN)/ruff check --fix .

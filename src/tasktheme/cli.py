@@ -265,6 +265,31 @@ def evaluate(
         _print(evaluation_table(result))
 
 
+@app.command()
+def bench(
+    out: Annotated[Path | None, typer.Option(help="Write the measurements as JSON.")] = None,
+    seconds: Annotated[float, typer.Option(help="Time for each measurement.", min=0.1)] = 5.0,
+    device: Device = DeviceName.auto,
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
+) -> None:
+    """Measure how fast this machine trains and embeds, beside a plain reference in the same run.
+
+    Example: `tasktheme bench --out bench.json`
+    """
+    from tasktheme.bench.speed import measure_speed
+    from tasktheme.report.tables import speed_table
+    from tasktheme.training.checkpoint import write_file
+
+    if out is not None:
+        _refuse_existing(out, overwrite=overwrite)
+    result = measure_speed(device=device.value, seconds=seconds, progress=not quiet)
+    if out is not None:
+        write_file(out, (json.dumps(result, indent=1) + "\n").encode())
+    if not quiet:
+        _print(speed_table(result))
+
+
 def main() -> None:
     """Run the command line; bad input exits with 2, a failure with 1, an interrupt with 130, each with one line."""
     with warnings.catch_warnings():

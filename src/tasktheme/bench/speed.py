@@ -61,9 +61,9 @@ def measure_speed(*, device: str = "auto", seconds: float = 5.0, progress: bool 
     rates = {row.name: row.rate for row in rows}
     return {
         "measurements": [asdict(row) for row in rows],
-        "speed-up over the plain reference": rates[work[1][0]] / rates[work[0][0]],
+        "speed_up": rates[work[1][0]] / rates[work[0][0]],
         "machine": {
-            "device": torch.cuda.get_device_name(where) if where.type == "cuda" else platform.processor() or platform.machine(),
+            "device": torch.cuda.get_device_name(where) if where.type == "cuda" else f"CPU {platform.machine()}",
             "threads": torch.get_num_threads(),
         },
         "versions": versions(),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from rich.table import Table
 
@@ -63,6 +65,19 @@ def evaluation_table(result: Evaluation) -> Table:
     table.add_row("largest theme's share", f"{result.largest_share:.3f}", "near 1 is a collapse")
     table.add_row("effective themes", f"{result.effective_themes:.1f}", "used alike")
     table.add_row("converged", f"{result.converged:.3f}", "E-steps within tolerance")
+    return table
+
+
+def speed_table(result: dict[str, Any]) -> Table:
+    """Rates of a speed measurement: medians, with the slowest and fastest run."""
+    table = _table("work", "tasks/s", "slowest to fastest run", right=("tasks/s",))
+    for row in result["measurements"]:
+        table.add_row(row["name"], f"{row['rate']:,.1f}", f"{row['spread'][0]:,.1f} to {row['spread'][1]:,.1f}")
+    machine = result["machine"]
+    table.caption = (
+        f"training is {result['speed_up']:.1f} times the plain reference; {machine['device']}, {machine['threads']} threads, "
+        f"torch {result['versions']['torch']}"
+    )
     return table
 
 
