@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from tasktheme.data.dataset import Dataset, DataSplit
-from tasktheme.data.episodes import EpisodeBatch, Episodes
+from tasktheme.data.episodes import EpisodeBatch, Episodes, whole_tasks
 from tasktheme.errors import DataError, Interrupted, ModelFileError, NotFittedError, SettingsError
 from tasktheme.model.e_step import TaskPosterior, e_step
 from tasktheme.model.themes import Themes
@@ -210,8 +210,7 @@ class PTM:
         data = dataset.tensor.to(self.device)
         with progress_bar("embedding", _count(tasks), show=progress) as advance:
             for which, batch in _task_batches(tasks):
-                rows = EpisodeBatch(*(part.to(self.device) for part in (batch.rows, batch.labels, batch.mask)))
-                yield which, self._encode(networks, data, rows)
+                yield which, self._encode(networks, data, batch.to(self.device))
                 advance(len(which), "")
 
     def _encode_task(self, x: npt.ArrayLike) -> EmbeddedTasks:
@@ -219,8 +218,7 @@ class PTM:
         dataset = Dataset.from_tasks([x])
         self._check_points(dataset, networks)
         [(_, batch)] = _task_batches(dataset)
-        rows = EpisodeBatch(*(part.to(self.device) for part in (batch.rows, batch.labels, batch.mask)))
-        return self._encode(networks, dataset.tensor.to(self.device), rows)
+        return self._encode(networks, dataset.tensor.to(self.device), batch.to(self.device))
 
     def _check_points(self, dataset: Dataset, networks: Networks) -> None:
         if dataset.point_shape != networks.point_shape:
@@ -303,24 +301,10 @@ def _count(tasks: Episodes | Dataset) -> int:
 
 
 def _task_batches(tasks: Episodes | Dataset) -> Iterator[tuple[npt.NDArray[np.int64], EpisodeBatch]]:
-    """Batches of tasks of about ``_POINTS_IN_BATCH`` data points, with the tasks' places in the result.
-
-    Unlabelled tasks are taken in order of size, so that little is padded.
-    """
-    if isinstance(tasks, Episodes):
-        size = max(1, _POINTS_IN_BATCH // tasks.batch.rows.shape[1])
-        for start, batch in zip(range(0, len(tasks), size), tasks.batches(size), strict=True):
-            yield np.arange(start, start + len(batch.rows)), batch
+    """Batches of tasks of about ``_POINTS_IN_BATCH`` data points, with the tasks' places in the result."""
+    if isinstance(tasks, Dataset):
+        yield from whole_tasks(tasks, points=_POINTS_IN_BATCH)
         return
-    order = np.argsort(tasks.counts, kind="stable")
-    start = 0
-    while start < len(order):
-        largest = tasks.counts[order[start:]]
-        fits = largest * np.arange(1, len(largest) + 1) <= _POINTS_IN_BATCH
-        which = order[start : start + max(1, int(fits.sum()))]
-        counts = torch.from_numpy(tasks.counts[which])
-        place = torch.arange(int(counts.max()))
-        mask = place < counts[:, None]
-        rows = (torch.from_numpy(tasks.starts[which])[:, None] + place).masked_fill(~mask, 0)
-        yield which, EpisodeBatch(rows=rows, labels=torch.zeros_like(rows), mask=mask)
-        start += len(which)
+    size = max(1, _POINTS_IN_BATCH // tasks.batch.rows.shape[1])
+    for start, batch in zip(range(0, len(tasks), size), tasks.batches(size), strict=True):
+        yield np.arange(start, start + len(batch.rows)), batch

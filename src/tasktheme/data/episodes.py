@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from jaxtyping import Bool, Int64
 from torch import Tensor
@@ -29,6 +31,10 @@ class EpisodeBatch:
     rows: Int64[Tensor, "T N"]
     labels: Int64[Tensor, "T N"]
     mask: Bool[Tensor, "T N"]
+
+    def to(self, device: torch.device) -> EpisodeBatch:
+        """The same batch on another device."""
+        return EpisodeBatch(self.rows.to(device), self.labels.to(device), self.mask.to(device))
 
 
 class EpisodeSampler:
@@ -162,6 +168,25 @@ class Episodes:
         alike = (groups.eq(groups[:, :1]) | ~self.class_mask).all(dim=1)
         names = self.dataset.group_names
         return [names[g] if one else "mixed" for g, one in zip(groups[:, 0].tolist(), alike.tolist(), strict=True)]
+
+
+def whole_tasks(dataset: Dataset, *, points: int) -> Iterator[tuple[npt.NDArray[np.int64], EpisodeBatch]]:
+    """All unlabelled tasks with all their data points, in batches of about ``points``, with the tasks' places.
+
+    They come in order of size, so that little is padded.
+    """
+    order = np.argsort(dataset.counts, kind="stable")
+    start = 0
+    while start < len(order):
+        sizes = dataset.counts[order[start:]]
+        fitting = int((sizes * np.arange(1, len(sizes) + 1) <= points).sum())
+        which = order[start : start + max(1, fitting)]
+        counts = torch.from_numpy(dataset.counts[which])
+        place = torch.arange(int(counts.max()))
+        mask = place < counts[:, None]
+        rows = (torch.from_numpy(dataset.starts[which])[:, None] + place).masked_fill(~mask, 0)
+        yield which, EpisodeBatch(rows=rows, labels=torch.zeros_like(rows), mask=mask)
+        start += len(which)
 
 
 def _check_enough(dataset: Dataset, *, fewest: int, shots: int, within_group: bool) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from tasktheme.data.dataset import Dataset
-from tasktheme.data.episodes import EpisodeSampler
+from tasktheme.data.episodes import EpisodeSampler, whole_tasks
 from tasktheme.data.random import random_normal
 from tasktheme.errors import Interrupted, TrainingError
 from tasktheme.model.initialise import cluster_moments, normal_moments, random_moments
@@ -28,6 +28,7 @@ from tasktheme.training.polish import polish
 
 _RECORDS = 100  # rows of history kept of one training
 _INITIAL_POINTS = 20_000  # embeddings that the themes are first fitted to
+_POINTS_AT_ONCE = 10_000  # data points of whole tasks that go through EM together
 _INITIAL_SWEEPS = 10  # of EM, from clusters to a mixture
 _CHECKPOINT_SECONDS = 20.0
 _SHOW_SECONDS = 0.2  # between movements of the progress bar
@@ -185,8 +186,14 @@ class Trainer:
         return Themes.build(torch.full_like(found.n, settings.concentration), found, floor=settings.covariance_floor)
 
     def _embedded_tasks(self, count: int) -> list[EmbeddedTasks]:
-        """The first ``count`` training tasks, both halves together, through the encoder as it is now."""
-        batches = [self.sampler.draw(task)[0] for task in torch.arange(count, device=self.device).split(100)]
+        """The first ``count`` training tasks, both halves together, through the encoder as it is now.
+
+        Of unlabelled tasks, where there are no more than ``count``, all with all their data points: exact EM.
+        """
+        if self.dataset.unlabelled and len(self.dataset.counts) <= count:
+            batches = [batch.to(self.device) for _, batch in whole_tasks(self.dataset, points=_POINTS_AT_ONCE)]
+        else:
+            batches = [self.sampler.draw(task)[0] for task in torch.arange(count, device=self.device).split(100)]
         if self.networks.encoder.independent and len(self.data) <= sum(batch.rows.numel() for batch in batches):
             m, s = embed_points(self.networks.encoder, self.data)  # each data point once, however many tasks it is in
             return [EmbeddedTasks(m[batch.rows], s[batch.rows], batch.mask) for batch in batches]
