@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 .PHONY: demo test bench format clean
 
 demo: $(VENV)/installed
-	$(BIN)/tasktheme demo --out demo
+	$(BIN)/tasktheme demo --out demo --overwrite
 
 # One thread for each test worker: two workers with two threads each would fight over two cores.
 test: $(VENV)/installed

@@ -53,7 +53,7 @@ def test_training_gives_the_same_numbers(preset: str) -> None:
     literal = {name: getattr(tt.Settings.preset(preset), name) for name in names}
     for steps, tolerance in ((4, 2e-3), (8, 1e-2)):
         cpu, gpu = (trained(d, steps, **literal) for d in (CPU, GPU))
-        assert gpu._record()["loss"] == pytest.approx(cpu._record()["loss"], rel=tolerance)
+        assert gpu._means()["loss"] == pytest.approx(cpu._means()["loss"], rel=tolerance)
         torch.testing.assert_close(gpu.themes.mu.cpu(), cpu.themes.mu, rtol=5e-2, atol=5e-2)
 
 
@@ -61,7 +61,7 @@ def test_a_replayed_step_is_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
     replayed = trained(GPU, 20)
     monkeypatch.setattr(graph, "_EAGER_CALLS", 1000)
     eager = trained(GPU, 20)
-    assert replayed._record()["loss"] == pytest.approx(eager._record()["loss"], rel=1e-4)
+    assert replayed._means()["loss"] == pytest.approx(eager._means()["loss"], rel=1e-4)
     torch.testing.assert_close(replayed.themes.mu, eager.themes.mu, rtol=1e-3, atol=1e-3)
 
 

@@ -72,6 +72,23 @@ def test_a_task_is_embedded_alike_alone_and_among_others_of_any_size(data: tt.Da
     assert model.embed(tasks).sizes.tolist() == [1, 17, 4, 40]
 
 
+def test_the_longest_warm_up_leaves_the_themes_a_step(data: tt.Dataset) -> None:
+    model = tt.PTM(settings=SMALL.changed({"warm_up": 0.99})).fit(data, tasks=20, progress=False)
+    assert len(model.themes.alpha) == SMALL.themes
+    np.testing.assert_allclose(model.embed([data.x[:10]]).concentration.sum(), 10 + 3 * 1.1, rtol=1e-5)
+
+
+def test_labels_of_a_task_are_left_aside(model: tt.PTM, data: tt.Dataset) -> None:
+    with_labels = model.embed([(data.x[:9], np.arange(9))])
+    np.testing.assert_array_equal(with_labels.concentration, model.embed([data.x[:9]]).concentration)
+
+
+def test_mean_embedding_is_the_mean_over_a_tasks_points(model: tt.PTM, data: tt.Dataset) -> None:
+    tasks = [data.x[:4], data.x[10:17]]
+    expected = [model.embed_points(task).mean(axis=0) for task in tasks]
+    np.testing.assert_allclose(model.mean_embedding(tasks), expected, rtol=1e-4, atol=1e-5)
+
+
 def test_images_as_floats_embed_as_their_uint8(model: tt.PTM, data: tt.Dataset) -> None:
     as_floats = data.x[:9].astype(np.float64) / 255.0
     np.testing.assert_array_equal(model.embed([as_floats]).concentration, model.embed([data.x[:9]]).concentration)
@@ -134,9 +151,44 @@ def test_saving_does_not_overwrite_unasked_nor_anything_foreign(model: tt.PTM, t
     model.save(tmp_path / "model", overwrite=True)
     assert tt.PTM.load(tmp_path / "model").fingerprint == model.fingerprint
     (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "model.json").write_text('{"kind": "of another tool"}')
     with pytest.raises(OutputError, match="not a saved model"):
         model.save(tmp_path / "precious", overwrite=True)
+    (tmp_path / "model" / "notes.txt").write_text("mine")
+    with pytest.raises(OutputError, match="holds other files"):
+        model.save(tmp_path / "model", overwrite=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "precious"]
+
+
+def test_an_interrupt_between_old_and_new_keeps_the_old(model: tt.PTM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model.save(tmp_path / "model")
+    rename = Path.rename
+
+    def interrupt(self: Path, target: Path) -> Path:
+        if self.name == "new":
+            raise KeyboardInterrupt
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        model.save(tmp_path / "model", overwrite=True)
+    assert tt.PTM.load(tmp_path / "model").fingerprint == model.fingerprint
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_overwriting_through_a_link_keeps_the_link(model: tt.PTM, tmp_path: Path) -> None:
+    model.save(tmp_path / "model")
+    (tmp_path / "link").symlink_to(tmp_path / "model")
+    model.save(tmp_path / "link", overwrite=True)
+    assert (tmp_path / "link").is_symlink()
+    assert tt.PTM.load(tmp_path / "link").fingerprint == model.fingerprint
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_missing_gpu_is_not_called_damage(model: tt.PTM, tmp_path: Path) -> None:
+    model.save(tmp_path / "model")
+    with pytest.raises(SettingsError, match="no GPU"):
+        tt.PTM.load(tmp_path / "model", device="cuda")
 
 
 def _truncate(folder: Path) -> None:
@@ -169,6 +221,8 @@ def _edit(folder: Path, **changes: object) -> None:
         (lambda folder: _edit(folder, format=99), "format 99, newer than this tasktheme reads"),
         (lambda folder: _edit(folder, point_shape=[1, 32, 32]), "damaged"),
         (lambda folder: _edit(folder, settings={"nonsense": 1}), "damaged"),
+        (lambda folder: _edit(folder, settings=SMALL.changed({"themes": 4}).as_dict()), "themes are not 4"),
+        (lambda folder: _edit(folder, settings=SMALL.changed({"covariance": "diagonal"}).as_dict()), "diagonal"),
         (shutil.rmtree, "no model folder"),
     ],
 )
@@ -202,6 +256,9 @@ def test_bad_tasks_are_one_clear_line(model: tt.PTM, data: tt.Dataset) -> None:
         ([np.array(["a", "b"])], "real numbers"),
         (data.x[:3], "got one array"),
         (data, "labelled data set, not tasks"),
+        (tt.DataSplit("both", data, data), "labelled data set, not tasks"),
+        (None, "got NoneType"),
+        ("glyphs", "got str"),
     ]:
         with pytest.raises(DataError) as caught:
             model.embed(tasks)
@@ -211,6 +268,10 @@ def test_bad_tasks_are_one_clear_line(model: tt.PTM, data: tt.Dataset) -> None:
 def test_fitting_on_the_wrong_thing_says_what_to_do(data: tt.Dataset) -> None:
     with pytest.raises(DataError, match=r"fit on its \.train"):
         tt.PTM().fit(tt.DataSplit("both", data, data))  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="got one array"):
+        tt.PTM().fit(data.x)
+    with pytest.raises(SettingsError, match="not both"):
+        tt.PTM(preset="paper", settings=SMALL)
     with pytest.raises(SettingsError, match="classification_weight = 0"):
         tt.PTM(preset="paper").fit([data.x[:9]], progress=False)
     with pytest.raises(SettingsError, match="at least 1, got 0"):

@@ -21,6 +21,7 @@ from tasktheme.errors import SettingsError, TaskThemeError
         ({"ways": (7, 5)}, "'ways' must be (fewest, most)"),
         ({"ways": (5, 6, 7)}, "'ways' must be two whole numbers"),
         ({"filters": ()}, "'filters' must be at least one layer"),
+        ({"seed": 2**32}, "'seed' must be below 2^32"),
         ({"themes": 2.5}, "'themes' must be a whole number"),
         ({"themes": True}, "'themes' must be a whole number"),
         ({"bound_weight": float("nan")}, "'bound_weight' must be a finite number"),
@@ -37,6 +38,13 @@ def test_a_bad_setting_is_one_clear_line(change: dict[str, Any], words: str) -> 
     assert "\n" not in str(caught.value)
     assert isinstance(caught.value, TaskThemeError)
     assert isinstance(caught.value, ValueError)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    import numpy as np
+
+    settings = tt.Settings(themes=np.int64(4), learning_rate=np.float32(0.5))
+    assert (type(settings.themes), settings.themes, settings.learning_rate) == (int, 4, 0.5)
 
 
 def test_the_paper_preset_is_the_literal_recipe() -> None:

@@ -70,6 +70,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the model, the tasks, the pictures and the report.")] = Path("demo"),
     seed: Seed = 0,
     device: Device = DeviceName.auto,
+    overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
     """Train on writing systems, embed tasks from scripts never seen, and show what came out.
@@ -78,10 +79,12 @@ def demo(
     """
     from tasktheme.demo import run_demo
 
+    if out.exists() and not overwrite:
+        raise OutputError(f"{str(out)!r} exists already; choose another name, or --overwrite")
     try:
         run_demo(out, seed=seed, device=device.value, progress=not quiet, say=_silent if quiet else _print)
     except Interrupted as stop:
-        _leave(str(stop), _INTERRUPTED)
+        _leave(f"{stop}; the demo keeps no state: run it again", _INTERRUPTED)
 
 
 @app.command()
@@ -99,6 +102,7 @@ def fit(
     seed: Annotated[int | None, typer.Option(help="Seed of everything random.", min=0, show_default="0")] = None,
     device: Device = DeviceName.auto,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted training of the same name.")] = False,
+    compiled: Annotated[bool, typer.Option("--compile", help="Compile the step first: for long trainings on a GPU.")] = False,
     unlabelled: Unlabelled = False,
     data_dir: DataDir = None,
     size: Size = 64,
@@ -126,9 +130,10 @@ def fit(
     dataset = source.tasks() if unlabelled else source.part(Part.train)
     model = PTM(settings=chosen, device=device.value)
     try:
-        model.fit(dataset, tasks=tasks, progress=not quiet, checkpoint=checkpoint, resume=resume)
+        model.fit(dataset, tasks=tasks, progress=not quiet, checkpoint=checkpoint, resume=resume, compiled=compiled)
     except Interrupted as stop:
         _leave(f"{str(stop).split(';')[0]}; run the same command with --resume to go on", _INTERRUPTED)
+    model.trained_on |= {"size": size, "held_out": held_out, "unlabelled": unlabelled, "allow_damaged": allow_damaged}
     model.save(out, overwrite=overwrite)
     checkpoint.unlink(missing_ok=True)
     if not quiet:
@@ -191,7 +196,7 @@ def distances(
     from tasktheme.tasks.taskset import TaskSet
 
     first = TaskSet.load(tasks)
-    second = first if others is None else TaskSet.load(others)
+    second = first if others is None or others.resolve() == tasks.resolve() else TaskSet.load(others)
     matrix = first.kl(second)
     if out is None:
         _print(distance_table(first, second, matrix))
@@ -250,9 +255,9 @@ def evaluate(
     Example: `tasktheme evaluate glyphs-model glyphs`
     """
     from tasktheme.evaluation import evaluate as run_evaluation
+    from tasktheme.files import write_file
     from tasktheme.ptm import PTM
     from tasktheme.report.tables import evaluation_table
-    from tasktheme.training.checkpoint import write_file
 
     if out is not None:
         _refuse_existing(out, overwrite=overwrite)
@@ -278,8 +283,8 @@ def bench(
     Example: `tasktheme bench --out bench.json`
     """
     from tasktheme.bench.speed import measure_speed
+    from tasktheme.files import write_file
     from tasktheme.report.tables import speed_table
-    from tasktheme.training.checkpoint import write_file
 
     if out is not None:
         _refuse_existing(out, overwrite=overwrite)
@@ -305,12 +310,17 @@ def _run() -> NoReturn:
     except TaskThemeError as error:
         if _state["debug"]:
             raise
-        _leave(str(error), 1 if isinstance(error, TrainingError) else 2)
+        _leave(
+            str(error).replace("fit again with resume", "run it again with --resume"),
+            1 if isinstance(error, TrainingError) else 2,
+        )
     except Exception as error:
-        message = getattr(error, "format_message", None)  # an error of the command line itself
-        if not callable(message):
+        explain = getattr(error, "format_message", None)  # an error of the command line itself
+        if callable(explain):
+            _leave(f"{explain()} (tasktheme --help shows what there is)", 2)
+        if _state["debug"]:
             raise
-        _leave(f"{message()} (tasktheme --help shows what there is)", 2)
+        _leave(f"unexpected {type(error).__name__}: {error} (tasktheme --debug ... shows where)", 1)
     sys.exit(code if isinstance(code, int) else 0)
 
 

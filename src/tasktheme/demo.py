@@ -14,7 +14,7 @@ from tasktheme.report.tables import evaluation_table, task_table
 from tasktheme.settings import Settings
 from tasktheme.storage import check_output, versions
 
-TASKS = 6000
+TASKS = 4000
 # small mini-batches: a short training needs many steps more than it needs quiet ones
 SETTINGS = Settings(themes=16, latent_dim=32, batch_tasks=5, t_shots=5, v_shots=5, learning_rate=2e-3, polish_tasks=300)
 

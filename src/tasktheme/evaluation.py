@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from tasktheme.data.dataset import Dataset
 from tasktheme.errors import DataError
@@ -57,9 +58,9 @@ def measure(tasks: TaskSet, means: npt.NDArray[np.floating[Any]]) -> Evaluation:
     """The measures of embedded tasks with a column "group"; ``means`` (T, D) are the tasks' mean embeddings."""
     groups = np.asarray(tasks.columns["group"])
     if len(set(groups)) < 2:
-        raise DataError(f"evaluation needs tasks of at least two groups, got {sorted(set(groups))}")
+        raise DataError(f"evaluation needs tasks of at least two groups, got only {groups[0]!s}")
     distances = tasks.kl(tasks)
-    apart = np.linalg.norm(means[:, None] - means[None], axis=-1)
+    apart = torch.cdist(*2 * (torch.from_numpy(means).double(),)).numpy()
     nearest = tasks.nearest(tasks, k=1).indices[:, 0]
     share = tasks.mean_mixture().mean(axis=0)
     return Evaluation(

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from tasktheme.data.dataset import Dataset, DataSplit
 from tasktheme.data.episodes import EpisodeBatch, Episodes, whole_tasks
-from tasktheme.errors import DataError, Interrupted, ModelFileError, NotFittedError, SettingsError
+from tasktheme.device import find_device
+from tasktheme.errors import DataError, Interrupted, ModelFileError, NotFittedError, OutputError, SettingsError, TrainingError
 from tasktheme.model.e_step import TaskPosterior, e_step
 from tasktheme.model.themes import Themes
 from tasktheme.nets.build import Networks
@@ -23,9 +24,9 @@ from tasktheme.progress import progress_bar
 from tasktheme.settings import Settings
 from tasktheme.storage import fingerprint, load_model, save_model
 from tasktheme.tasks.taskset import TaskSet
-from tasktheme.training.embedding import EmbeddedTasks, embed_batch, embed_points
+from tasktheme.training.checkpoint import resume_training, save_training
+from tasktheme.training.embedding import EmbeddedTasks, embed_batch
 from tasktheme.training.loop import Trainer
-from tasktheme.training.resume import resume_training, save_training, theme_tensors, themes_from
 
 _POINTS_IN_BATCH = 10_000  # data points, padding included, that are embedded together
 
@@ -56,6 +57,8 @@ class PTM:
         settings: Settings | None = None,
         device: str = "auto",
     ) -> None:
+        if settings is not None and preset != "default":
+            raise SettingsError("give either settings or a preset, not both")
         chosen = {"themes": themes, "latent_dim": latent_dim, "seed": seed}
         base = settings if settings is not None else Settings.preset(preset)
         self.settings = base.changed({name: value for name, value in chosen.items() if value is not None})
@@ -76,6 +79,7 @@ class PTM:
         progress: bool = True,
         checkpoint: str | Path | None = None,
         resume: bool = False,
+        compiled: bool = False,
     ) -> PTM:
         """Train on ``tasks`` tasks drawn from ``data``: a data set, or a list of arrays, each an unlabelled task.
 
@@ -85,13 +89,21 @@ class PTM:
             progress: show a progress bar on standard error.
             checkpoint: a file that keeps the state of the training, written now and then and on interrupt.
             resume: go on from ``checkpoint`` where it exists; the result is the same as without the interruption.
+            compiled: let torch compile the step first, which takes a minute and pays in long trainings on a GPU.
         """
         dataset = _as_dataset(data)
-        if tasks < 1:
-            raise SettingsError(f"tasks, the number of training tasks, must be at least 1, got {tasks}")
+        if not isinstance(tasks, int) or tasks < 1:
+            raise SettingsError(f"tasks, the number of training tasks, must be a whole number of at least 1, got {tasks!r}")
         settings = self.settings
+        file = None if checkpoint is None else Path(checkpoint)
+        if resume and file is None:
+            raise SettingsError("resume needs the checkpoint file to go on from")
+        if file is not None and file.exists() and not resume:
+            raise OutputError(f"{str(file)!r} exists already: resume from it, or delete it")
         if settings.classification_weight > 0.0 and dataset.unlabelled:
             raise SettingsError("unlabelled tasks cannot train a classification loss: set classification_weight = 0")
+        if settings.validation_responsibilities == "reused" and dataset.unlabelled and dataset.counts.min() < 2:
+            raise DataError("responsibilities reused row by row need tasks of at least two data points, one for each half")
         networks = Networks(settings, dataset.point_shape, self.device)
         if settings.classification_weight > 0.0 and networks.decoder is None:
             raise SettingsError(
@@ -99,15 +111,14 @@ class PTM:
             )
         networks.standardise_by(dataset.tensor)
         steps = -(-tasks // settings.batch_tasks)
-        trainer = Trainer(settings, networks, dataset, steps, self.device)
-        file = None if checkpoint is None else Path(checkpoint)
+        trainer = Trainer(settings, networks, dataset, steps, self.device, compiled)
         if resume and file is not None and file.exists():
             resume_training(trainer, file)
         try:
             trainer.run(progress=progress, checkpoint=None if file is None else lambda: save_training(trainer, file))
-        except Interrupted as stop:
-            if file is not None:
-                raise Interrupted(f"{stop}; the state is kept in {str(file)!r}: fit again with resume to go on") from None
+        except (Interrupted, TrainingError) as stop:
+            if file is not None and file.exists():
+                raise type(stop)(f"{stop}; the last good state is in {str(file)!r}: fit again with resume to go on") from None
             raise
         self.history = trainer.history
         self.trained_on = {"data": dataset.name, "tasks": steps * settings.batch_tasks}
@@ -121,7 +132,7 @@ class PTM:
         """
         fitted = self._require_fitted()
         source = _as_tasks(tasks)
-        gamma = np.empty((_count(source), self.settings.themes))
+        gamma = np.empty((_count(source), len(fitted.themes.alpha)))
         converged = np.empty(len(gamma), dtype=np.bool_)
         for which, embedded in self._embedded(source, progress=progress):
             posterior = self._posterior(fitted, embedded)
@@ -150,7 +161,7 @@ class PTM:
     def theme_log_likelihood(self, x: npt.ArrayLike) -> npt.NDArray[np.float32]:
         """(N, K) expected log-likelihood of each data point of one task under each theme."""
         embedded = self._encode_task(x)
-        return _numpy(self.themes.expected_log_likelihood(embedded.m[0], embedded.s[0]))
+        return _numpy(_log_likelihood(self.themes, embedded)[0])
 
     @property
     def themes(self) -> Themes:
@@ -186,15 +197,18 @@ class PTM:
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto") -> PTM:
         """Read a model folder; a damaged, foreign or newer one is an error that says which."""
+        where = find_device(device)
         tensors, about = load_model(Path(path))
         try:
-            model = cls(settings=Settings().changed(about["settings"]), device=device)
+            model = cls(settings=Settings().changed(about["settings"]), device=str(where))
             model.history, model.trained_on = about["history"], about["trained_on"]
-            networks = Networks(model.settings, tuple(about["point_shape"]), model.device)
+            networks = Networks(model.settings, tuple(about["point_shape"]), where)
             networks.load(tensors)
-            model._fitted = _Fitted(networks, themes_from(tensors, model.settings, model.device))
+            themes = Themes.from_tensors(tensors, floor=model.settings.covariance_floor, device=where)
+            _check_themes(themes, model.settings)
         except (KeyError, TypeError, RuntimeError, SettingsError) as error:
-            raise ModelFileError(f"{str(path)!r} is damaged: {error}") from error
+            raise ModelFileError(f"{str(path)!r} is damaged: {' '.join(str(error).split())}") from error
+        model._fitted = _Fitted(networks, themes)
         return model
 
     def _require_fitted(self) -> _Fitted:
@@ -210,7 +224,7 @@ class PTM:
         data = dataset.tensor.to(self.device)
         with progress_bar("embedding", _count(tasks), show=progress) as advance:
             for which, batch in _task_batches(tasks):
-                yield which, self._encode(networks, data, batch.to(self.device))
+                yield which, embed_batch(networks.encoder, data, batch.to(self.device))
                 advance(len(which), "")
 
     def _encode_task(self, x: npt.ArrayLike) -> EmbeddedTasks:
@@ -218,27 +232,16 @@ class PTM:
         dataset = Dataset.from_tasks([x])
         self._check_points(dataset, networks)
         [(_, batch)] = _task_batches(dataset)
-        return self._encode(networks, dataset.tensor.to(self.device), batch.to(self.device))
+        return embed_batch(networks.encoder, dataset.tensor.to(self.device), batch.to(self.device))
 
     def _check_points(self, dataset: Dataset, networks: Networks) -> None:
         if dataset.point_shape != networks.point_shape:
             raise DataError(f"this model embeds data points of shape {networks.point_shape}, got {dataset.point_shape}")
 
-    def _encode(self, networks: Networks, data: Tensor, batch: EpisodeBatch) -> EmbeddedTasks:
-        if not networks.encoder.independent:
-            return embed_batch(networks.encoder, data, batch)
-        flat_m, flat_s = embed_points(networks.encoder, data[batch.rows[batch.mask]])
-        m = flat_m.new_zeros((*batch.mask.shape, flat_m.shape[-1]))
-        s = torch.zeros_like(m)
-        m[batch.mask], s[batch.mask] = flat_m, flat_s
-        return EmbeddedTasks(m, s, batch.mask)
-
     def _posterior(self, fitted: _Fitted, embedded: EmbeddedTasks) -> TaskPosterior:
-        themes = fitted.themes
-        pieces = zip(embedded.m.split(_POINTS_IN_PIECE, dim=1), embedded.s.split(_POINTS_IN_PIECE, dim=1), strict=True)
         return e_step(
-            torch.cat([themes.expected_log_likelihood(m, s) for m, s in pieces], dim=1),
-            themes.alpha,
+            _log_likelihood(fitted.themes, embedded),
+            fitted.themes.alpha,
             embedded.mask,
             iterations=self.settings.embed_iterations,
             tolerance=self.settings.embed_tolerance,
@@ -251,11 +254,25 @@ class _Fitted:
     themes: Themes
 
     def tensors(self) -> dict[str, Tensor]:
-        return {**self.networks.state_dict(), **theme_tensors(self.themes)}
+        return {**self.networks.state_dict(), **self.themes.tensors()}
 
     @cached_property
     def fingerprint(self) -> str:
         return fingerprint(self.tensors())
+
+
+def _check_themes(themes: Themes, settings: Settings) -> None:
+    """RuntimeError where loaded themes are not those that the settings describe."""
+    axes = 3 if settings.covariance == "full" else 2
+    if len(themes.alpha) != settings.themes or themes.moments.Sigma.ndim != axes:
+        raise RuntimeError(f"its themes are not {settings.themes} with {settings.covariance} covariance, as its settings say")
+    if not bool(themes.valid):
+        raise RuntimeError("its themes are not finite, or their covariances not positive definite")
+
+
+def _log_likelihood(themes: Themes, embedded: EmbeddedTasks) -> Tensor:
+    pieces = zip(embedded.m.split(_POINTS_IN_PIECE, dim=1), embedded.s.split(_POINTS_IN_PIECE, dim=1), strict=True)
+    return torch.cat([themes.expected_log_likelihood(m, s) for m, s in pieces], dim=1)
 
 
 def _numpy(tensor: Tensor) -> npt.NDArray[np.float32]:
@@ -263,36 +280,29 @@ def _numpy(tensor: Tensor) -> npt.NDArray[np.float32]:
     return array
 
 
-def find_device(name: str) -> torch.device:
-    """The device called ``name``; "auto" is a GPU where there is one."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise SettingsError(f"unknown device {name!r}; use auto, cpu or cuda") from error
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise SettingsError("device 'cuda' was asked for, but torch sees no GPU here; use auto or cpu")
-    return device
-
-
 def _as_dataset(data: Dataset | Sequence[npt.ArrayLike]) -> Dataset:
+    """What :meth:`PTM.fit` was given, as a data set."""
     if isinstance(data, Dataset):
         return data
     if isinstance(data, DataSplit):
         raise DataError(f"{data.name!r} has a training and a held-out part: fit on its .train")
-    return Dataset.from_tasks(data)
+    return _as_unlabelled(data)
 
 
 def _as_tasks(tasks: TaskData) -> Episodes | Dataset:
-    if isinstance(tasks, Episodes):
+    """What :meth:`PTM.embed` was given, as tasks."""
+    if isinstance(tasks, Episodes) or (isinstance(tasks, Dataset) and tasks.unlabelled):
         return tasks
-    if isinstance(tasks, Dataset):
-        if tasks.unlabelled:
-            return tasks
+    if isinstance(tasks, Dataset | DataSplit):
         raise DataError(f"{tasks.name!r} is a labelled data set, not tasks: draw some with .episodes(...)")
+    return _as_unlabelled(tasks)
+
+
+def _as_unlabelled(tasks: Sequence[npt.ArrayLike]) -> Dataset:
     if isinstance(tasks, np.ndarray | Tensor):
         raise DataError("expected a list of tasks, got one array: pass [x] for a single task")
+    if not isinstance(tasks, Sequence) or isinstance(tasks, str | bytes):
+        raise DataError(f"expected a data set or a list of tasks, each an array of data points, got {type(tasks).__name__}")
     return Dataset.from_tasks(tasks)
 
 

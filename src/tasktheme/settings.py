@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from tasktheme.errors import SettingsError
 
 Encoder = Literal["auto", "convolutional", "vector", "identity"]
-Preset = Literal["default", "paper"]
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,8 @@ class Settings:
     bound_weight: float = 5.0
     """Weight of the LDA bound and the entropy of q(u) against the reconstruction; 1 is the bound itself."""
     classification_weight: float = 0.0
-    """Weight of the prototype classification loss; 0 ignores labels."""
+    """Weight of the prototype classification loss, per data point, against the other terms divided by the number of
+    pixels (the authors' proportion); 0 ignores labels."""
     squared_distance: bool = True
     """Squared Euclidean distance to the prototypes; False takes the root."""
     validation_responsibilities: Literal["recomputed", "reused"] = "recomputed"
@@ -111,6 +113,7 @@ class Settings:
             self._require(name, getattr(self, name) >= 0, "at least 0")
         for name in ("concentration", "bound_weight", "learning_rate", "gradient_clip", "embed_tolerance"):
             self._require(name, getattr(self, name) > 0, "above 0")
+        self._require("seed", self.seed < 2**32, "below 2^32")
         self._require("warm_up", self.warm_up < 1.0, "a part of the training, below 1")
         self._require("rate_power", 0.5 <= self.rate_power <= 1.0, "in [0.5, 1]")
         self._require("ways", 1 <= self.ways[0] <= self.ways[1], "(fewest, most) with 1 <= fewest <= most")
@@ -197,9 +200,9 @@ def _checked(name: str, value: Any, kind: Any) -> Any:
         raise SettingsError(f"setting {name!r} must be {'two' if pair else 'a list of'} whole numbers, got {value!r}")
     if kind is bool and isinstance(value, bool):
         return value
-    if kind is int and isinstance(value, int) and not isinstance(value, bool):
-        return value
-    if kind is float and isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf"):
+    if kind is int and isinstance(value, Integral) and not isinstance(value, bool):
+        return int(value)
+    if kind is float and isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value):
         return float(value)
     raise SettingsError(f"setting {name!r} must be {_KIND_WORDS[kind]}, got {value!r}")
 

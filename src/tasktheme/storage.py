@@ -9,15 +9,15 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from tasktheme import __version__
 from tasktheme.errors import ModelFileError, OutputError
-from tasktheme.training.checkpoint import pack_tensors, read_tensors, write_file
+from tasktheme.files import pack_tensors, read_tensors, write_file
 
 FORMAT = 1
 _KIND = "tasktheme model"
@@ -28,8 +28,8 @@ def versions() -> dict[str, str]:
     """Versions that a result may depend on."""
     return {
         "tasktheme": __version__,
-        "torch": torch.__version__,
         "python": platform.python_version(),
+        **{package: version(package) for package in ("torch", "numpy", "scikit-learn", "matplotlib")},
         "platform": f"{sys.platform} {platform.machine()}",
     }
 
@@ -40,11 +40,11 @@ def fingerprint(tensors: Mapping[str, Tensor]) -> str:
 
 
 def check_output(path: Path, *, overwrite: bool) -> None:
-    """Raise at once, before the long work, if ``path`` cannot become an output folder."""
+    """Raise at once, before the long work, if ``path`` cannot become a model folder."""
     if path.exists() and not overwrite:
         raise OutputError(f"{str(path)!r} exists already; choose another name, or overwrite it")
-    if path.exists() and not (path / _ABOUT).is_file():
-        raise OutputError(f"{str(path)!r} is not a saved model: it will not be overwritten")
+    if path.exists() and not _holds_only_a_model(path):
+        raise OutputError(f"{str(path)!r} is not a saved model, or holds other files too: it will not be overwritten")
     parent = path.absolute().parent
     try:
         parent.mkdir(parents=True, exist_ok=True)
@@ -54,8 +54,18 @@ def check_output(path: Path, *, overwrite: bool) -> None:
         raise OutputError(f"cannot write in {str(parent)!r}: {error.strerror or error}") from error
 
 
+def _holds_only_a_model(path: Path) -> bool:
+    try:
+        about = json.loads((path / _ABOUT).read_text(encoding="utf-8"))
+        names = {entry.name for entry in path.iterdir()}
+    except (OSError, ValueError):
+        return False
+    return isinstance(about, dict) and about.get("kind") == _KIND and names <= {_WEIGHTS, _ABOUT}
+
+
 def save_model(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any], *, overwrite: bool) -> None:
-    """Write the folder under a temporary name, then rename it into place."""
+    """Write the folder under a temporary name, then rename it into place; an old one is kept until the new one is there."""
+    path = path.resolve()
     check_output(path, overwrite=overwrite)
     weights = pack_tensors(tensors, {})
     content = {
@@ -65,22 +75,24 @@ def save_model(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, An
         **about,
         "versions": versions(),
     }
-    temporary = Path(tempfile.mkdtemp(dir=path.absolute().parent, prefix=f".{path.name}."))
-    try:
-        write_file(temporary / _WEIGHTS, weights)
-        write_file(temporary / _ABOUT, (json.dumps(content, indent=1) + "\n").encode())
-        temporary.chmod(0o755)
-        if path.exists():
-            old = temporary / "old"
-            path.replace(old)
-            temporary.replace(path)
-            shutil.rmtree(path / "old")
-        else:
-            temporary.replace(path)
-    except OSError as error:
-        raise OutputError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as scratch:
+        fresh, old = Path(scratch) / "new", path.with_name(f".{path.name}.old")
+        try:
+            fresh.mkdir()
+            write_file(fresh / _WEIGHTS, weights)
+            write_file(fresh / _ABOUT, (json.dumps(content, indent=1) + "\n").encode())
+            shutil.rmtree(old, ignore_errors=True)
+            if path.exists():
+                path.rename(old)
+            try:
+                fresh.rename(path)
+            except BaseException:
+                if old.exists():
+                    old.rename(path)
+                raise
+            shutil.rmtree(old, ignore_errors=True)
+        except OSError as error:
+            raise OutputError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
 
 
 def load_model(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -33,6 +33,17 @@ def test_kl_is_exactly_zero_on_itself_and_positive_elsewhere() -> None:
     assert (distances[~np.eye(30, dtype=bool)] > 0.0).all()
 
 
+def test_equal_tasks_in_other_sets_are_at_distance_zero() -> None:
+    tasks = tt.TaskSet(make().concentration * 1e5, make().sizes, make().converged)
+    copy = tt.TaskSet(tasks.concentration.copy(), tasks.sizes, tasks.converged)
+    assert (np.diag(tasks.kl(copy)) == 0.0).all()
+
+
+def test_arrays_are_read_only() -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        make().concentration[0, 0] = 1.0
+
+
 def test_mean_mixture_and_top_themes() -> None:
     tasks = make()
     np.testing.assert_allclose(tasks.mean_mixture(), [stats.dirichlet.mean(gamma) for gamma in tasks.concentration])
@@ -79,7 +90,14 @@ def test_slicing_takes_everything_along() -> None:
     assert some.columns["name"] == ["task 3", "task 1"]
     assert some.fingerprint == "m"
     assert len(tasks[5:]) == 25
+    assert tasks[7].columns["name"] == ["task 7"]
     assert len(tasks[tasks.sizes > 20]) == int((tasks.sizes > 20).sum())
+
+
+def test_a_column_of_several_kinds_is_refused_when_saved(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="column 'mixed' cannot be stored"):
+        make(count=2).with_columns(mixed=[1, "a"]).save(tmp_path / "t.parquet")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_columns_are_checked() -> None:

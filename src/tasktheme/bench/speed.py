@@ -14,9 +14,10 @@ import torch
 
 from tasktheme.bench.reference import PlainTrainer
 from tasktheme.data.dataset import Dataset
+from tasktheme.device import find_device
 from tasktheme.nets.build import Networks
 from tasktheme.progress import progress_bar
-from tasktheme.ptm import PTM, find_device
+from tasktheme.ptm import PTM
 from tasktheme.settings import Settings
 from tasktheme.storage import versions
 from tasktheme.training.loop import Trainer

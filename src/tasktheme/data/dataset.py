@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +17,7 @@ from tasktheme.data.episodes import Episodes
 from tasktheme.errors import DataError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Dataset:
     """Data points with a class each, and optionally a group (alphabet, domain, ...) for each class.
 
@@ -35,12 +36,16 @@ class Dataset:
 
     @classmethod
     def from_tasks(cls, tasks: Sequence[npt.ArrayLike], *, names: Sequence[str] | None = None, name: str = "tasks") -> Dataset:
-        """Build a data set of unlabelled tasks: a list of arrays of data points, of any sizes from one point up."""
+        """Build a data set of unlabelled tasks: a list of arrays of data points, of any sizes from one point up.
+
+        A task may also be a pair (points, labels): its labels are left aside.
+        """
         if len(tasks) == 0:
             raise DataError(f"{name!r} holds no task; at least one is needed")
         if names is not None and len(names) != len(tasks):
             raise DataError(f"{name!r}: expected a name for each of the {len(tasks)} tasks, got {len(names)} names")
-        arrays = [check_data(as_array(task, what=f"task {i}"), what=f"task {i}") for i, task in enumerate(tasks)]
+        points = [task[0] if isinstance(task, tuple) and len(task) == 2 else task for task in tasks]  # labels do not matter
+        arrays = [check_data(as_array(task, what=f"task {i}"), what=f"task {i}") for i, task in enumerate(points)]
         for i, array in enumerate(arrays):
             if array.shape[1:] != arrays[0].shape[1:]:
                 raise DataError(
@@ -77,8 +82,8 @@ class Dataset:
         if group_values.shape != (len(points),):
             raise DataError(f"groups of {name!r}: expected shape ({len(points)},) to match the data, got {group_values.shape}")
 
-        group_names, group_of_point = np.unique(group_values, return_inverse=True)
-        label_names, label_of_point = np.unique(labels, return_inverse=True)
+        group_names, group_of_point = _distinct(group_values, what=f"groups of {name!r}")
+        label_names, label_of_point = _distinct(labels, what=f"labels of {name!r}")
         pairs = np.stack([group_of_point, label_of_point], axis=1)
         classes, class_of_point, counts = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
         order = np.argsort(class_of_point.reshape(-1), kind="stable")
@@ -172,7 +177,18 @@ class Dataset:
         return Episodes.sample(self, ways=ways, shots=shots, n=n, seed=seed, within_group=within_group)
 
 
-@dataclass(frozen=True)
+def _distinct(values: npt.NDArray[Any], *, what: str) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+    """The distinct values in order, and each value's place among them."""
+    if np.issubdtype(values.dtype, np.floating) and not np.isfinite(values).all():
+        raise DataError(f"{what}: value {int(np.flatnonzero(~np.isfinite(values))[0])} is a NaN or an infinity")
+    try:
+        names, places = np.unique(values, return_inverse=True)
+    except TypeError as error:
+        raise DataError(f"{what}: expected all numbers or all strings, got both") from error
+    return names, places
+
+
+@dataclass(frozen=True, eq=False)
 class DataSplit:
     """A training part, a held-out part and, in some data sets, a part for choosing settings; they share no class."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,10 +18,11 @@ from tasktheme.errors import DataError
 if TYPE_CHECKING:
     from tasktheme.data.dataset import Dataset
 
+_KEYS_AT_ONCE = 1 << 22  # random keys held together when many tasks are drawn
 _GROUP, _WAYS, _CLASSES, _POINTS = range(4)  # streams of random numbers, one for each choice
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class EpisodeBatch:
     """A batch of tasks as rows of a data set, padded to one size.
 
@@ -56,14 +57,12 @@ class EpisodeSampler:
         allow_fewer: bool = False,
         device: torch.device | str = "cpu",
     ) -> None:
-        self.ways = (ways, ways) if isinstance(ways, int) else tuple(ways)
+        self.ways = _as_range(ways)
         self.shots = shots
         self.seed = seed
         fewest, most = self.ways
-        if not 1 <= fewest <= most:
-            raise DataError(f"ways must be a positive number or a range (fewest, most), got {ways!r}")
-        if shots < 1:
-            raise DataError(f"shots must be at least 1, got {shots}")
+        if not _is_whole(shots) or shots < 1:
+            raise DataError(f"shots must be a whole number of at least 1, got {shots!r}")
         _check_enough(dataset, fewest=fewest, shots=1 if allow_fewer else shots, within_group=within_group)
 
         classes = torch.arange(len(dataset.class_names))
@@ -117,7 +116,7 @@ class EpisodeSampler:
         return tuple(batches)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Episodes:
     """A finite list of tasks drawn from a data set; slices, and yields batches."""
 
@@ -138,17 +137,21 @@ class Episodes:
         within_group: bool = True,
     ) -> Episodes:
         """The first ``n`` tasks of the seed's sequence."""
-        if n < 1:
-            raise DataError(f"n, the number of tasks, must be at least 1, got {n}")
+        if not _is_whole(n) or n < 1:
+            raise DataError(f"n, the number of tasks, must be a whole number of at least 1, got {n!r}")
         sampler = EpisodeSampler(dataset, ways=ways, shots=shots, seed=seed, within_group=within_group)
-        task = torch.arange(n)
-        classes, class_mask = sampler.classes(task)
-        return cls(dataset=dataset, batch=sampler.draw(task)[0], classes=classes, class_mask=class_mask)
+        classes, class_mask = sampler.classes(torch.arange(n))
+        keys_of_task = classes.shape[1] * int(dataset.counts.max())
+        drawn = [sampler.draw(task)[0] for task in torch.arange(n).split(max(1, _KEYS_AT_ONCE // keys_of_task))]
+        rows, labels, mask = (torch.cat([getattr(part, name) for part in drawn]) for name in ("rows", "labels", "mask"))
+        return cls(dataset, EpisodeBatch(rows, labels, mask), classes, class_mask)
 
     def __len__(self) -> int:
         return len(self.classes)
 
-    def __getitem__(self, part: slice) -> Episodes:
+    def __getitem__(self, part: int | slice) -> Episodes:
+        if isinstance(part, int):
+            part = slice(part, part + 1 or None)
         batch = EpisodeBatch(self.batch.rows[part], self.batch.labels[part], self.batch.mask[part])
         return Episodes(self.dataset, batch, self.classes[part], self.class_mask[part])
 
@@ -168,6 +171,17 @@ class Episodes:
         alike = (groups.eq(groups[:, :1]) | ~self.class_mask).all(dim=1)
         names = self.dataset.group_names
         return [names[g] if one else "mixed" for g, one in zip(groups[:, 0].tolist(), alike.tolist(), strict=True)]
+
+
+def _as_range(ways: int | tuple[int, int]) -> tuple[int, int]:
+    pair: Any = (ways, ways) if _is_whole(ways) else ways
+    if isinstance(pair, list | tuple) and len(pair) == 2 and all(map(_is_whole, pair)) and 1 <= pair[0] <= pair[1]:
+        return int(pair[0]), int(pair[1])
+    raise DataError(f"ways must be a positive whole number or a range (fewest, most), got {ways!r}")
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int | np.integer)
 
 
 def whole_tasks(dataset: Dataset, *, points: int) -> Iterator[tuple[npt.NDArray[np.int64], EpisodeBatch]]:

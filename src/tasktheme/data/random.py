@@ -7,16 +7,17 @@ tasks. The mixing function is the finaliser of SplitMix64 (Steele, Lea & Flood, 
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+_64_BITS = (1 << 64) - 1
+
 
 def _signed(value: int) -> int:
     """The 64 bits of ``value`` read as a signed integer, as torch stores them."""
-    value &= (1 << 64) - 1
+    value &= _64_BITS
     return value - (1 << 64) if value >= 1 << 63 else value
 
 
@@ -35,10 +36,15 @@ def _logical_shift(bits: Tensor, shift: int) -> Tensor:
     return (bits >> shift) & ((1 << (64 - shift)) - 1)
 
 
-@lru_cache
 def _key(seed: int, stream: int) -> int:
-    """A number of its own for each seed and stream: unmixed, the next seed would be the same sequence one task later."""
-    return int(_mix(torch.tensor(_signed((seed + 1) * _GOLDEN + stream * _STREAM), device="cpu")))
+    """A number of its own for each seed and stream: unmixed, the next seed would be the same sequence one task later.
+
+    The mixing of :func:`_mix` on plain integers, so that a compiler sees a constant.
+    """
+    bits = (seed + 1) * _GOLDEN + stream * _STREAM & _64_BITS
+    for shift, multiplier in ((30, _MULTIPLY[0]), (27, _MULTIPLY[1])):
+        bits = (bits ^ bits >> shift) * multiplier & _64_BITS
+    return _signed(bits ^ bits >> 31)
 
 
 def random_bits(seed: int, stream: int, *counters: Int64[Tensor, "..."]) -> Int64[Tensor, "..."]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,7 +15,7 @@ from tasktheme.maths import gaussian
 Covariance = Literal["full", "diagonal", "isotropic"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Moments:
     """Weighted first and second moments of embeddings under each theme: what the M-step needs to know.
 
@@ -28,7 +29,7 @@ class Moments:
     Sigma: Float[Tensor, "*B K *DD"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Themes:
     """alpha: Dirichlet prior; moments: share, mean and covariance of each theme; scale_tril: factor of the covariance.
 
@@ -61,6 +62,16 @@ class Themes:
         finite = torch.stack([part.isfinite().all() for part in parts]).all()
         valid = finite & factorised & (alpha > 0.0).all()
         return cls(alpha=alpha, moments=moments, scale_tril=scale_tril, valid=valid)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What must be kept of the themes in a file; the factors follow from the covariances."""
+        return {"themes.alpha": self.alpha, **{f"themes.{name}": value for name, value in vars(self.moments).items()}}
+
+    @classmethod
+    def from_tensors(cls, tensors: Mapping[str, Tensor], *, floor: float, device: torch.device) -> Themes:
+        """The themes among ``tensors``; KeyError where one is missing."""
+        n, mu, Sigma, alpha = (tensors[f"themes.{name}"].to(device) for name in ("n", "mu", "Sigma", "alpha"))
+        return cls.build(alpha, Moments(n, mu, Sigma), floor=floor)
 
     def assign(self, new: Themes) -> None:
         """Take over the values of ``new`` in place: same tensors, other numbers."""

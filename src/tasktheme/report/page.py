@@ -14,11 +14,11 @@ from matplotlib.figure import Figure
 from tasktheme import __version__
 from tasktheme.data.dataset import Dataset
 from tasktheme.errors import DataError, OutputError
+from tasktheme.files import write_file
 from tasktheme.ptm import PTM
 from tasktheme.report import plots
 from tasktheme.report.style import choose, number
 from tasktheme.tasks.taskset import TaskSet
-from tasktheme.training.checkpoint import write_file
 
 _DPI = 180
 _MOST_ROWS = 1000  # of the table

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +23,7 @@ _OWN_COLUMNS = ("concentration", "size", "converged")
 Floats = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Nearest:
     """The k nearest reference tasks of each query, nearest first: indices and KL distances, both (queries, k)."""
 
@@ -30,7 +31,7 @@ class Nearest:
     distances: Floats
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TaskSet:
     """Tasks as Dirichlet distributions over the themes of one model.
 
@@ -49,6 +50,10 @@ class TaskSet:
     fingerprint: str = ""
 
     def __post_init__(self) -> None:
+        for array in ("concentration", "sizes", "converged"):
+            frozen = getattr(self, array).view()
+            frozen.flags.writeable = False
+            object.__setattr__(self, array, frozen)
         for name, values in self.columns.items():
             if name in _OWN_COLUMNS:
                 raise DataError(f"a column cannot be called {name!r}: that is one of the task set's own")
@@ -61,9 +66,9 @@ class TaskSet:
     def __repr__(self) -> str:
         return f"TaskSet({len(self):,} tasks, {self.concentration.shape[1]} themes, columns {list(self.columns)})"
 
-    def __getitem__(self, which: slice | Sequence[int] | npt.NDArray[Any]) -> TaskSet:
-        """Some of the tasks, by slice, indices or a boolean mask."""
-        rows = np.arange(len(self))[which]
+    def __getitem__(self, which: int | slice | Sequence[int] | npt.NDArray[Any]) -> TaskSet:
+        """Some of the tasks, by slice, indices or a boolean mask; one index gives a set of one task."""
+        rows = np.atleast_1d(np.arange(len(self))[which])
         return TaskSet(
             self.concentration[rows],
             self.sizes[rows],
@@ -81,7 +86,7 @@ class TaskSet:
 
         It falls as a task grows; compare tasks of one size.
         """
-        return _numpy(dirichlet.entropy(torch.from_numpy(self.concentration)))
+        return _numpy(dirichlet.entropy(_tensor(self.concentration)))
 
     def mean_mixture(self) -> Floats:
         """(T, K) expected share of each theme in each task."""
@@ -98,10 +103,13 @@ class TaskSet:
         A task's distance to itself is exactly 0.
         """
         self._check_same_model(other)
-        distances = dirichlet.kl_divergence(torch.from_numpy(self.concentration), torch.from_numpy(other.concentration))
-        if other is self:
-            distances.fill_diagonal_(0.0)
-        return _numpy(distances)
+        distances = _numpy(dirichlet.kl_divergence(_tensor(self.concentration), _tensor(other.concentration)))
+        same: dict[bytes, list[int]] = {}
+        for j, row in enumerate(other.concentration):
+            same.setdefault(row.tobytes(), []).append(j)
+        for i, row in enumerate(self.concentration):  # rounding must not part equal tasks
+            distances[i, same.get(row.tobytes(), [])] = 0.0
+        return distances
 
     def nearest(self, reference: TaskSet, k: int = 5) -> Nearest:
         """The k tasks of ``reference`` with the smallest KL[self_i || reference_j]; a task is not its own neighbour."""
@@ -131,14 +139,14 @@ class TaskSet:
         themes = self.concentration.shape[1]
         flat = pa.array(self.concentration.reshape(-1))
         arrays = {
-            **{name: pa.array(list(values)) for name, values in self.columns.items()},
+            **{name: _column(name, values) for name, values in self.columns.items()},
             "size": pa.array(self.sizes),
             "converged": pa.array(self.converged),
             "concentration": pa.FixedSizeListArray.from_arrays(flat, themes),
         }
         about = json.dumps({"format": _FORMAT, "fingerprint": self.fingerprint})
         table = pa.table(arrays).replace_schema_metadata({"tasktheme": about})
-        temporary = target.with_name(f".{target.name}.tmp")
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
         try:
             pq.write_table(table, temporary)
             temporary.replace(target)
@@ -155,7 +163,7 @@ class TaskSet:
         try:
             table = pq.read_table(path)
             about = json.loads(table.schema.metadata[b"tasktheme"])
-            version = int(about["format"])
+            version, fingerprint = int(about["format"]), str(about["fingerprint"])
             own = {name: table.column(name).combine_chunks() for name in _OWN_COLUMNS}
         except FileNotFoundError as error:
             raise ModelFileError(f"there is no task file {str(path)!r}") from error
@@ -167,11 +175,11 @@ class TaskSet:
             )
         gamma = own["concentration"]
         return cls(
-            gamma.flatten().to_numpy(zero_copy_only=False).reshape(len(gamma), -1).astype(np.float64),
+            gamma.flatten().to_numpy(zero_copy_only=False).reshape(len(gamma), gamma.type.list_size).astype(np.float64),
             own["size"].to_numpy(zero_copy_only=False).astype(np.int64),
             own["converged"].to_numpy(zero_copy_only=False).astype(np.bool_),
             {name: table.column(name).to_pylist() for name in table.column_names if name not in _OWN_COLUMNS},
-            str(about["fingerprint"]),
+            fingerprint,
         )
 
     def _check_same_model(self, other: TaskSet) -> None:
@@ -181,10 +189,23 @@ class TaskSet:
     def _distance_blocks(self, reference: TaskSet) -> Iterator[tuple[int, Floats]]:
         """KL from some rows of self at a time to all of ``reference``: (first row, distances)."""
         self._check_same_model(reference)
-        gamma, other = torch.from_numpy(self.concentration), torch.from_numpy(reference.concentration)
+        gamma, other = _tensor(self.concentration), _tensor(reference.concentration)
         rows = max(1, _BLOCK // max(1, len(other)))
         for start in range(0, len(gamma), rows):
             yield start, _numpy(dirichlet.kl_divergence(gamma[start : start + rows], other))
+
+
+def _column(name: str, values: Sequence[Any]) -> Any:
+    import pyarrow as pa
+
+    try:
+        return pa.array(list(values))
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise DataError(f"column {name!r} cannot be stored: its values are not of one kind ({error})") from error
+
+
+def _tensor(array: Floats) -> torch.Tensor:
+    return torch.from_numpy(array.copy())  # torch has no read-only tensors
 
 
 def _numpy(tensor: torch.Tensor) -> Floats:

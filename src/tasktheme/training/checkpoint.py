@@ -1,47 +1,72 @@
-"""Tensors and JSON in one safetensors file, written so that a reader sees the old file or the new one, never a part."""
+"""The state of a training in one file, and back."""
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Mapping
+import hashlib
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+import numpy as np
 from torch import Tensor
 
-from tasktheme.errors import ModelFileError, OutputError
+from tasktheme.errors import ModelFileError
+from tasktheme.files import pack_tensors, read_tensors, write_file
+from tasktheme.model.themes import Themes
+from tasktheme.settings import Settings
+from tasktheme.training.loop import Trainer
+
+_KIND = "tasktheme checkpoint"
+_MAY_DIFFER = ("learning_rate", "gradient_clip", "covariance_floor")
+_POINTS_HASHED = 1000  # data points that tell one data set from another of the same shape and name
 
 
-def write_file(path: Path, content: bytes) -> None:
-    """Write to a temporary name beside ``path``, sync, rename."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise OutputError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
+def save_training(trainer: Trainer, path: Path) -> None:
+    """Write networks, optimiser, themes, step and history."""
+    tensors = {**trainer.networks.state_dict(), **trainer.themes.tensors(), **trainer.running.tensors()}
+    if trainer.optimiser is not None:
+        for index, state in trainer.optimiser.state_dict()["state"].items():
+            tensors |= {f"optimiser.{index}.{name}": value for name, value in state.items()}
+    info = {
+        "kind": _KIND,
+        "settings": trainer.settings.as_dict(),
+        "training": _identity(trainer),
+        "step": trainer.step,
+        "running": trainer.running.names,
+        "history": trainer.history,
+    }
+    write_file(path, pack_tensors(tensors, info))
 
 
-def pack_tensors(tensors: Mapping[str, Tensor], info: Mapping[str, Any]) -> bytes:
-    """A safetensors file in memory, ``info`` as JSON in its header."""
-    own = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    return save(own, metadata={"tasktheme": json.dumps(info)})
+def resume_training(trainer: Trainer, path: Path) -> None:
+    """Bring ``trainer`` to the state in the file, which must be of the same training.
+
+    Settings that cure a training gone wrong may differ: the learning rate, the gradient's and the covariances' bounds.
+    """
+    tensors, info = read_tensors(path)
+    if info.get("kind") != _KIND:
+        raise ModelFileError(f"{str(path)!r} is not a checkpoint of a training")
+    theirs = Settings().changed(info["settings"]).changed({name: getattr(trainer.settings, name) for name in _MAY_DIFFER})
+    if theirs != trainer.settings or info["training"] != _identity(trainer):
+        raise ModelFileError(
+            f"{str(path)!r} belongs to a training with other settings, tasks or data, and cannot be resumed here"
+        )
+    trainer.networks.load(tensors)
+    trainer.themes = Themes.from_tensors(tensors, floor=trainer.settings.covariance_floor, device=trainer.device)
+    trainer.running.load(tensors, info["running"], trainer.device)
+    trainer.step, trainer.history = info["step"], info["history"]
+    if trainer.optimiser is not None:
+        kept: dict[int, dict[str, Tensor]] = {}
+        for name, value in tensors.items():
+            if name.startswith("optimiser."):
+                _, index, part = name.split(".")
+                kept.setdefault(int(index), {})[part] = value
+        trainer.optimiser.load_state_dict({**trainer.optimiser.state_dict(), "state": kept})
 
 
-def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """What :func:`pack_tensors` packed."""
-    try:
-        with safe_open(path, framework="pt") as file:
-            info = json.loads((file.metadata() or {})["tasktheme"])
-            return {name: file.get_tensor(name) for name in file.keys()}, info  # noqa: SIM118 (not a dict)
-    except FileNotFoundError as error:
-        raise ModelFileError(f"{str(path)!r} is missing") from error
-    except (SafetensorError, OSError, ValueError, KeyError) as error:
-        raise ModelFileError(f"{str(path)!r} is damaged or not tasktheme's: {error}") from error
+def _identity(trainer: Trainer) -> dict[str, Any]:
+    """What makes two trainings with the same settings the same: their length and their data."""
+    dataset = trainer.dataset
+    digest = hashlib.sha256(dataset.counts.tobytes())
+    every = max(1, len(dataset.x) // _POINTS_HASHED)
+    digest.update(np.ascontiguousarray(dataset.x[::every]).tobytes())
+    return {"steps": trainer.steps, "data": dataset.name, "shape": list(dataset.x.shape), "sha256": digest.hexdigest()}

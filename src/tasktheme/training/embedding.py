@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from tasktheme.data.episodes import EpisodeBatch
+from tasktheme.nets.build import Encoder
 
 _POINTS_AT_ONCE = 2048
 
@@ -23,7 +24,7 @@ class EmbeddedTasks:
 
 
 @torch.no_grad()
-def embed_points(encoder: nn.Module, data: Tensor) -> tuple[Float[Tensor, "M D"], Float[Tensor, "M D"]]:
+def embed_points(encoder: Encoder, data: Tensor) -> tuple[Float[Tensor, "M D"], Float[Tensor, "M D"]]:
     """m and s of data points that are embedded one by one (an encoder whose ``independent`` is True)."""
     parts = []
     for piece in data.split(_POINTS_AT_ONCE):
@@ -33,7 +34,16 @@ def embed_points(encoder: nn.Module, data: Tensor) -> tuple[Float[Tensor, "M D"]
 
 
 @torch.no_grad()
-def embed_batch(encoder: nn.Module, data: Tensor, batch: EpisodeBatch) -> EmbeddedTasks:
-    """m and s of a padded batch of tasks, each task embedded as a whole."""
-    m, s = encoder(data[batch.rows], batch.mask)
+def embed_batch(encoder: Encoder, data: Tensor, batch: EpisodeBatch) -> EmbeddedTasks:
+    """m and s of a padded batch of tasks.
+
+    Where an embedding depends on its task (batch norm), each task goes through the encoder as a whole, in one piece.
+    """
+    if not encoder.independent:
+        m, s = encoder(data[batch.rows], batch.mask)
+        return EmbeddedTasks(m, s, batch.mask)
+    flat_m, flat_s = embed_points(encoder, data[batch.rows[batch.mask]])
+    m = flat_m.new_zeros((*batch.mask.shape, flat_m.shape[-1]))
+    s = torch.zeros_like(m)
+    m[batch.mask], s[batch.mask] = flat_m, flat_s
     return EmbeddedTasks(m, s, batch.mask)

@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from typing import NoReturn
 
 import torch
 from torch import Tensor, nn
 
 from tasktheme.data.dataset import Dataset
-from tasktheme.data.episodes import EpisodeSampler, whole_tasks
+from tasktheme.data.episodes import EpisodeBatch, EpisodeSampler, whole_tasks
 from tasktheme.data.random import random_normal
 from tasktheme.errors import Interrupted, TrainingError
 from tasktheme.model.initialise import cluster_moments, normal_moments, random_moments
@@ -25,6 +26,7 @@ from tasktheme.training.embedding import EmbeddedTasks, embed_batch, embed_point
 from tasktheme.training.graph import CapturedStep
 from tasktheme.training.interrupt import stop_requests
 from tasktheme.training.polish import polish
+from tasktheme.training.running import RunningMeans
 
 _RECORDS = 100  # rows of history kept of one training
 _INITIAL_POINTS = 20_000  # embeddings that the themes are first fitted to
@@ -47,6 +49,7 @@ class Trainer:
     dataset: Dataset
     steps: int
     device: torch.device
+    compiled: bool = False
     step: int = 0
     history: list[dict[str, float]] = field(default_factory=list)
 
@@ -68,16 +71,16 @@ class Trainer:
         self.warm_up_steps = 0
         self.optimiser: torch.optim.Adam | None = None
         if self.networks.decoder is not None:
-            self.warm_up_steps = round(settings.warm_up * self.steps)
+            self.warm_up_steps = min(round(settings.warm_up * self.steps), self.steps - 1)  # themes get a step at least
             on_gpu = self.device.type == "cuda"
             self.optimiser = torch.optim.Adam(self.networks.parameters(), lr=settings.learning_rate, capturable=on_gpu)
         self.dim = settings.latent_dim if self.networks.decoder is not None else self.dataset.point_shape[0]
         # the warm-up's prior: a single theme, the standard normal of a plain variational auto-encoder
         self.themes = self._themes(normal_moments(torch.zeros(1, self.dim), 1.0, covariance=settings.covariance))
+        if self.compiled:
+            self._forward = torch.compile(self._forward, dynamic=False)  # type: ignore[method-assign]
         self._counter = torch.zeros((), dtype=torch.int64, device=self.device)  # the step, where the device sees it
-        self._names: list[str] = []  # of the terms that _totals sums up since the last record
-        self._totals: Tensor | None = None
-        self._summed = 0
+        self.running = RunningMeans()
         self._captured: Callable[[], None] | None = None
 
     def run(self, *, progress: bool = True, checkpoint: Callable[[], None] | None = None) -> None:
@@ -86,10 +89,11 @@ class Trainer:
         ``checkpoint`` is called now and then, only while all is finite, and before an interrupt ends the run.
         """
         total, done = self.steps * self.settings.batch_tasks, self.step * self.settings.batch_tasks
-        with progress_bar("training", total, done=done, show=progress) as advance, stop_requests() as stopping:
-            self._run_steps(advance, stopping, checkpoint)
-        if self.settings.polish_sweeps and self.settings.polish_tasks:
-            self._polish(progress=progress)
+        with stop_requests() as stopping:
+            with progress_bar("training", total, done=done, show=progress) as advance:
+                self._run_steps(advance, stopping, checkpoint)
+            if self.settings.polish_sweeps and self.settings.polish_tasks:
+                self._polish(stopping, progress=progress)
 
     def _run_steps(self, advance: Advance, stopping: Callable[[], bool], checkpoint: Callable[[], None] | None) -> None:
         every = max(1, self.steps // _RECORDS)
@@ -100,20 +104,28 @@ class Trainer:
             if self.step == self.warm_up_steps:
                 self._initialise_themes()
             self.train_step()
-            now = time.monotonic()
-            if self.step % every == 0 or self.step == self.steps or stopping():
-                row = self._record()
+            now, stop = time.monotonic(), stopping()
+            last = self.step == self.steps
+            due = checkpoint is not None and (last or stop or now - saved > _CHECKPOINT_SECONDS)
+            recording = self.step % every == 0 or last
+            if recording or due:
+                row = self._means()
+                if recording:
+                    self.history.append(row)
+                    self.running.clear()
                 note = f"{'warm-up' if self.step <= self.warm_up_steps else 'themes'}  loss {row['loss']:.4f}"
-                due = self.step == self.steps or stopping() or now - saved > _CHECKPOINT_SECONDS
-                if checkpoint is not None and due:
-                    checkpoint()
-                    saved = now
-            if now - shown > _SHOW_SECONDS or self.step == self.steps:
+            if due and checkpoint is not None:
+                checkpoint()
+                saved = now
+            if now - shown > _SHOW_SECONDS or last:
                 advance((self.step - shown_step) * self.settings.batch_tasks, note)
                 shown, shown_step = now, self.step
-            if stopping():
-                done = self.step * self.settings.batch_tasks
-                raise Interrupted(f"training was interrupted after {done:,} of {self.steps * self.settings.batch_tasks:,} tasks")
+            if stop:
+                self._interrupt()
+
+    def _interrupt(self) -> NoReturn:
+        done, total = (steps * self.settings.batch_tasks for steps in (self.step, self.steps))
+        raise Interrupted(f"training was interrupted after {done:,} of {total:,} tasks")
 
     def train_step(self) -> None:
         """One mini-batch; on a GPU, after the first few, the replay of one recorded mini-batch."""
@@ -124,7 +136,6 @@ class Trainer:
             self._captured = CapturedStep(body) if self.device.type == "cuda" else body
         self._captured()
         self.step += 1
-        self._summed += 1
 
     def _step_on_device(self, *, themes_move: bool) -> None:
         """E-step, bound, gradient step and, after the warm-up, the online update of the themes.
@@ -134,22 +145,26 @@ class Trainer:
         settings = self.settings
         t, v = self.sampler.draw(self._counter * settings.batch_tasks + self.places, *self.halves)
         noise = random_normal(settings.seed, _NOISE, self._counter, (*v.mask.shape, self.dim))
-        result = objective(settings, self.themes, self.networks, self.data, t, v, noise)
-        terms = result.terms | {"loss": result.loss.detach()}
+        loss, terms, themes = self._forward(t, v, noise, themes_move=themes_move)
+        terms["loss"] = loss.detach()
         if self.optimiser is not None:
             self.optimiser.zero_grad()
-            result.loss.backward()
+            loss.backward()
             terms["gradient_norm"] = nn.utils.clip_grad_norm_(self.networks.parameters(), settings.gradient_clip)
             self.optimiser.step()
-        if themes_move:
-            self.themes.assign(self._updated_themes(result))
-        terms |= {"largest_share": self.themes.share.max(), "invalid": 1.0 - self.themes.valid.float()}
-        values = torch.stack(list(terms.values()))
-        if self._totals is None:
-            self._names, self._totals = list(terms), torch.zeros_like(values)
-        self._totals += values
+        if themes is not None:
+            self.themes.assign(themes)
+        self.running.add(terms | {"largest_share": self.themes.share.max(), "invalid": 1.0 - self.themes.valid.float()})
         self._counter += 1
 
+    def _forward(
+        self, t: EpisodeBatch, v: EpisodeBatch, noise: Tensor, *, themes_move: bool
+    ) -> tuple[Tensor, dict[str, Tensor], Themes | None]:
+        """The loss of a mini-batch, the terms of its bound, and the themes as they come out of it."""
+        result = objective(self.settings, self.themes, self.networks, self.data, t, v, noise)
+        return result.loss, result.terms, self._updated_themes(result) if themes_move else None
+
+    @torch.no_grad()
     def _updated_themes(self, result: Objective) -> Themes:
         settings, old = self.settings, self.themes
         updates = (self._counter - self.warm_up_steps + 1).double()
@@ -199,7 +214,7 @@ class Trainer:
             return [EmbeddedTasks(m[batch.rows], s[batch.rows], batch.mask) for batch in batches]
         return [embed_batch(self.networks.encoder, self.data, batch) for batch in batches]
 
-    def _polish(self, *, progress: bool) -> None:
+    def _polish(self, stopping: Callable[[], bool], *, progress: bool) -> None:
         settings = self.settings
         embedded = self._embedded_tasks(settings.polish_tasks)
         with progress_bar("final EM", settings.polish_sweeps, show=progress) as advance:
@@ -208,14 +223,12 @@ class Trainer:
                     raise TrainingError("a theme's covariance is not positive definite in the final EM; raise covariance_floor")
                 self.themes = themes
                 advance(1, f"largest theme {float(themes.share.max()):.2f}")
+                if stopping():
+                    self._interrupt()
 
-    def _record(self) -> dict[str, float]:
-        """Add a row of means since the last record to the history, or stop if anything in it is unsound."""
-        assert self._totals is not None, "a step comes before a record"
-        means = (self._totals / self._summed).tolist()  # the one read from the device
-        self._totals.zero_()
-        self._summed = 0
-        row = {"tasks": float(self.step * self.settings.batch_tasks), **dict(zip(self._names, means, strict=True))}
+    def _means(self) -> dict[str, float]:
+        """The means since the last row of the history; an error if anything in them is unsound."""
+        row = {"tasks": float(self.step * self.settings.batch_tasks), **self.running.read()}
         bad = [name for name, value in row.items() if not abs(value) < float("inf")]
         if row.pop("invalid") or bad:
             cause = f"{', '.join(bad)} not finite" if bad else "a theme's covariance is not positive definite"
@@ -223,5 +236,4 @@ class Trainer:
                 f"training stopped before task {int(row['tasks']):,}: {cause}; try a smaller learning_rate, a larger "
                 "covariance_floor or update='statistics'"
             )
-        self.history.append(row)
         return row

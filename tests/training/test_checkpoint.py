@@ -3,17 +3,23 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 import tasktheme as tt
 from oracles.small import SMALL, small_images, small_vectors
-from tasktheme.errors import Interrupted, ModelFileError, TrainingError
+from tasktheme.errors import Interrupted, ModelFileError, OutputError, SettingsError, TrainingError
+from tasktheme.model.themes import Themes
 from tasktheme.nets.build import Networks
+from tasktheme.training import loop
+from tasktheme.training.checkpoint import resume_training, save_training
 from tasktheme.training.loop import Trainer
-from tasktheme.training.resume import resume_training, save_training
 
 
 def trainer(settings: tt.Settings = SMALL, data: tt.Dataset | None = None, steps: int = 12) -> Trainer:
@@ -66,6 +72,42 @@ def test_interrupted_and_resumed_gives_the_same_bits(tmp_path: Path, step: int, 
     resume_training(second, file)
     second.run(progress=False)
     assert_same_state(whole, second)
+    assert second.history == whole.history
+
+
+def test_a_stop_while_the_bar_moves_is_saved_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, value = tmp_path / "state", trainer()
+    asked: list[int] = []
+
+    def interrupt_once(steps: int, note: str) -> None:
+        if not asked:
+            asked.append(value.step)
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("tasktheme.training.loop._SHOW_SECONDS", 0.0)
+    monkeypatch.setattr("tasktheme.training.loop.progress_bar", lambda *_, **__: nullcontext(interrupt_once))
+    with pytest.raises(Interrupted):
+        value.run(progress=False, checkpoint=lambda: save_training(value, file))
+    assert file.exists()
+
+
+def test_a_stop_in_the_final_em_says_so_and_resumes_to_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, data = tmp_path / "state", small_images()
+    whole = tt.PTM(settings=SMALL).fit(data, tasks=48, progress=False)
+    polish = loop.polish
+
+    def interrupt(*arguments: Any) -> Iterator[Themes]:
+        for themes in polish(*arguments):
+            if arguments[-1] == SMALL.polish_sweeps:  # not the sweeps that start the themes
+                signal.raise_signal(signal.SIGINT)
+            yield themes
+
+    monkeypatch.setattr(loop, "polish", interrupt)
+    with pytest.raises(Interrupted, match=r"after 48 of 48 tasks.*resume"):
+        tt.PTM(settings=SMALL).fit(data, tasks=48, progress=False, checkpoint=file)
+    monkeypatch.undo()
+    again = tt.PTM(settings=SMALL).fit(data, tasks=48, progress=False, checkpoint=file, resume=True)
+    assert again.fingerprint == whole.fingerprint
 
 
 def test_signal_handlers_are_put_back(tmp_path: Path) -> None:
@@ -77,7 +119,8 @@ def test_signal_handlers_are_put_back(tmp_path: Path) -> None:
 def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "state"
     save_training(trainer(), file)
-    for other in (trainer(steps=13), trainer(settings=SMALL.changed({"themes": 4}))):
+    shifted = tt.Dataset.from_arrays(255 - small_images().x, np.arange(80) // 10, np.arange(80) // 40, name="small")
+    for other in (trainer(steps=13), trainer(settings=SMALL.changed({"themes": 4})), trainer(data=shifted)):
         with pytest.raises(ModelFileError, match="other settings, tasks or data"):
             resume_training(other, file)
 
@@ -110,6 +153,27 @@ def test_nothing_trains_on_through_a_nan(tmp_path: Path, poison: str) -> None:
     assert kept == []  # nothing bad was saved over the last good checkpoint
 
 
+def test_a_training_gone_wrong_resumes_with_a_gentler_rate(tmp_path: Path) -> None:
+    file = tmp_path / "state"
+    save_training(trainer(), file)
+    gentle = trainer(settings=SMALL.changed({"learning_rate": 1e-5}))
+    resume_training(gentle, file)
+    assert gentle.optimiser is not None
+    assert gentle.optimiser.param_groups[0]["lr"] == 1e-5
+
+
+def test_a_checkpoint_never_overwrites_another_file(tmp_path: Path) -> None:
+    notes = tmp_path / "notes.txt"
+    notes.write_text("precious")
+    with pytest.raises(OutputError, match="exists already"):
+        tt.PTM(settings=SMALL).fit(small_images(), tasks=8, progress=False, checkpoint=notes)
+    with pytest.raises(ModelFileError, match="not tasktheme's"):
+        tt.PTM(settings=SMALL).fit(small_images(), tasks=8, progress=False, checkpoint=notes, resume=True)
+    with pytest.raises(SettingsError, match="checkpoint file"):
+        tt.PTM(settings=SMALL).fit(small_images(), tasks=8, progress=False, resume=True)
+    assert notes.read_text() == "precious"
+
+
 def test_fit_keeps_a_checkpoint_and_resumes(tmp_path: Path) -> None:
     data, file = small_images(), tmp_path / "state"
     whole = tt.PTM(settings=SMALL).fit(data, tasks=48, progress=False, checkpoint=file)
@@ -122,6 +186,7 @@ def test_fit_keeps_a_checkpoint_and_resumes(tmp_path: Path) -> None:
 # Runs the command line with a SIGINT in the third step: what Ctrl-C does, at a moment that does not depend on the clock.
 _INTERRUPTED_RUN = """
 import signal, sys
+from tasktheme.training import loop
 from tasktheme.training.loop import Trainer
 step = Trainer.train_step
 def interrupt(self):
@@ -153,4 +218,5 @@ def test_ctrl_c_on_the_command_line_keeps_the_state_and_resume_goes_on(tmp_path:
     resumed = subprocess.run([*command, "--resume"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert resumed.returncode == 0, resumed.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
-    assert tt.PTM.load(tmp_path / "model").trained_on == {"data": "glyphs", "tasks": 80}
+    trained_on = tt.PTM.load(tmp_path / "model").trained_on
+    assert (trained_on["data"], trained_on["tasks"], trained_on["size"]) == ("glyphs", 80, 64)

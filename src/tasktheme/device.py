@@ -1,0 +1,20 @@
+"""Where to compute."""
+
+from __future__ import annotations
+
+import torch
+
+from tasktheme.errors import SettingsError
+
+
+def find_device(name: str) -> torch.device:
+    """The device called ``name``; "auto" is a GPU where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise SettingsError(f"unknown device {name!r}; use auto, cpu or cuda") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise SettingsError("device 'cuda' was asked for, but torch sees no GPU here; use auto or cpu")
+    return device

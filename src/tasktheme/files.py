@@ -1,0 +1,47 @@
+"""Tensors and JSON in one safetensors file, written so that a reader sees the old file or the new one, never a part."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from tasktheme.errors import ModelFileError, OutputError
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write to a temporary name beside ``path``, sync, rename."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise OutputError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
+
+
+def pack_tensors(tensors: Mapping[str, Tensor], info: Mapping[str, Any]) -> bytes:
+    """A safetensors file in memory, ``info`` as JSON in its header."""
+    own = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    return save(own, metadata={"tasktheme": json.dumps(info)})
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What :func:`pack_tensors` packed."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            info = json.loads((file.metadata() or {})["tasktheme"])
+            return {name: file.get_tensor(name) for name in file.keys()}, info  # noqa: SIM118 (not a dict)
+    except FileNotFoundError as error:
+        raise ModelFileError(f"{str(path)!r} is missing") from error
+    except (SafetensorError, OSError, ValueError, KeyError) as error:
+        raise ModelFileError(f"{str(path)!r} is damaged or not tasktheme's: {error}") from error
