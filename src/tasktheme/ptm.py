@@ -28,9 +28,8 @@ from tasktheme.training.checkpoint import resume_training, save_training
 from tasktheme.training.embedding import EmbeddedTasks, embed_batch
 from tasktheme.training.loop import Trainer
 
-_POINTS_IN_BATCH = 10_000  # data points, padding included, that are embedded together
-
-_POINTS_IN_PIECE = 4_096  # data points of one task whose likelihoods, K x D numbers each, are computed together
+_POINTS_IN_BATCH = {"cpu": 10_000, "cuda": 100_000}  # data points, padding included, that are embedded together
+_NUMBERS_AT_ONCE = 1 << 26  # of the K x D numbers behind each data point's likelihoods
 
 TaskData = Episodes | Dataset | Sequence[npt.ArrayLike]
 
@@ -223,7 +222,7 @@ class PTM:
         self._check_points(dataset, networks)
         data = dataset.tensor.to(self.device)
         with progress_bar("embedding", _count(tasks), show=progress) as advance:
-            for which, batch in _task_batches(tasks):
+            for which, batch in _task_batches(tasks, self.device):
                 yield which, embed_batch(networks.encoder, data, batch.to(self.device))
                 advance(len(which), "")
 
@@ -231,7 +230,7 @@ class PTM:
         networks = self._require_fitted().networks
         dataset = Dataset.from_tasks([x])
         self._check_points(dataset, networks)
-        [(_, batch)] = _task_batches(dataset)
+        [(_, batch)] = _task_batches(dataset, self.device)
         return embed_batch(networks.encoder, dataset.tensor.to(self.device), batch.to(self.device))
 
     def _check_points(self, dataset: Dataset, networks: Networks) -> None:
@@ -271,8 +270,9 @@ def _check_themes(themes: Themes, settings: Settings) -> None:
 
 
 def _log_likelihood(themes: Themes, embedded: EmbeddedTasks) -> Tensor:
-    pieces = zip(embedded.m.split(_POINTS_IN_PIECE, dim=1), embedded.s.split(_POINTS_IN_PIECE, dim=1), strict=True)
-    return torch.cat([themes.expected_log_likelihood(m, s) for m, s in pieces], dim=1)
+    points = max(1, _NUMBERS_AT_ONCE // themes.mu.numel())
+    pieces = zip(embedded.m.flatten(0, 1).split(points), embedded.s.flatten(0, 1).split(points), strict=True)
+    return torch.cat([themes.expected_log_likelihood(m, s) for m, s in pieces]).unflatten(0, embedded.mask.shape)
 
 
 def _numpy(tensor: Tensor) -> npt.NDArray[np.float32]:
@@ -310,11 +310,12 @@ def _count(tasks: Episodes | Dataset) -> int:
     return len(tasks) if isinstance(tasks, Episodes) else len(tasks.counts)
 
 
-def _task_batches(tasks: Episodes | Dataset) -> Iterator[tuple[npt.NDArray[np.int64], EpisodeBatch]]:
-    """Batches of tasks of about ``_POINTS_IN_BATCH`` data points, with the tasks' places in the result."""
+def _task_batches(tasks: Episodes | Dataset, device: torch.device) -> Iterator[tuple[npt.NDArray[np.int64], EpisodeBatch]]:
+    """Batches of tasks of as many data points as suit the device, with the tasks' places in the result."""
+    points = _POINTS_IN_BATCH.get(device.type, _POINTS_IN_BATCH["cpu"])
     if isinstance(tasks, Dataset):
-        yield from whole_tasks(tasks, points=_POINTS_IN_BATCH)
+        yield from whole_tasks(tasks, points=points)
         return
-    size = max(1, _POINTS_IN_BATCH // tasks.batch.rows.shape[1])
+    size = max(1, points // tasks.batch.rows.shape[1])
     for start, batch in zip(range(0, len(tasks), size), tasks.batches(size), strict=True):
         yield np.arange(start, start + len(batch.rows)), batch

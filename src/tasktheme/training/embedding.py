@@ -11,7 +11,7 @@ from torch import Tensor
 from tasktheme.data.episodes import EpisodeBatch
 from tasktheme.nets.build import Encoder
 
-_POINTS_AT_ONCE = 2048
+_POINTS_AT_ONCE = {"cpu": 2_048, "cuda": 20_000}  # through the encoder
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class EmbeddedTasks:
 def embed_points(encoder: Encoder, data: Tensor) -> tuple[Float[Tensor, "M D"], Float[Tensor, "M D"]]:
     """m and s of data points that are embedded one by one (an encoder whose ``independent`` is True)."""
     parts = []
-    for piece in data.split(_POINTS_AT_ONCE):
+    for piece in data.split(_POINTS_AT_ONCE.get(data.device.type, _POINTS_AT_ONCE["cpu"])):
         mask = torch.ones((1, len(piece)), dtype=torch.bool, device=piece.device)
         parts.append(encoder(piece.unsqueeze(0), mask))
     return torch.cat([m[0] for m, _ in parts]), torch.cat([s[0] for _, s in parts])
