@@ -50,7 +50,7 @@ class ConvolutionalEncoder(nn.Module):
         """m and s of q(u) for T x N images; padded ones give values without meaning."""
         h = to_unit(x).flatten(0, 1)
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
-            h = F.leaky_relu(norm(convolution(h), mask), _SLOPE)
+            h = F.leaky_relu(norm(convolution(h), mask), _SLOPE, inplace=True)
         return split_scale(self.head(h.flatten(1)).unflatten(0, mask.shape))
 
 
@@ -73,7 +73,7 @@ class ConvolutionalDecoder(nn.Module):
         """Logits of the pixels of the T x N images, one after another."""
         h = self.stem(u).flatten(0, 1).unflatten(1, self._map)
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
-            h = convolution(F.leaky_relu(norm(h, mask), _SLOPE))
+            h = convolution(F.leaky_relu(norm(h, mask), _SLOPE, inplace=True))
         return h
 
     def log_prob(self, u: Float[Tensor, "T N D"], x: Tensor, mask: Bool[Tensor, "T N"]) -> Float[Tensor, "T N"]:
