@@ -14,9 +14,18 @@ from tasktheme.report.tables import evaluation_table, task_table
 from tasktheme.settings import Settings
 from tasktheme.storage import check_output, versions
 
-TASKS = 4000
-# small mini-batches: a short training needs many steps more than it needs quiet ones
-SETTINGS = Settings(themes=16, latent_dim=32, batch_tasks=5, t_shots=5, v_shots=5, learning_rate=2e-3, polish_tasks=300)
+TASKS = 6000
+# a short training on few images: many small steps, and covariances shrunk towards a sphere (docs/decisions.md)
+SETTINGS = Settings(
+    themes=24,
+    latent_dim=32,
+    covariance_floor=0.2,
+    batch_tasks=5,
+    t_shots=5,
+    v_shots=5,
+    learning_rate=2e-3,
+    polish_tasks=600,
+)
 
 
 def run_demo(out: Path, *, seed: int, device: str, progress: bool, say: Callable[[object], None]) -> None:
