@@ -87,11 +87,11 @@ class PTM:
             tasks: how many, rounded up to whole mini-batches.
             progress: show a progress bar on standard error.
             checkpoint: a file that keeps the state of the training, written now and then and on interrupt.
-            resume: go on from ``checkpoint`` where it exists; the result is the same as without the interruption.
+            resume: go on from ``checkpoint`` where it exists; on a CPU the result is the same to the bit.
             compiled: let torch compile the step first, which takes a minute and pays in long trainings on a GPU.
         """
         dataset = _as_dataset(data)
-        if not isinstance(tasks, int) or tasks < 1:
+        if not isinstance(tasks, int | np.integer) or tasks < 1:
             raise SettingsError(f"tasks, the number of training tasks, must be a whole number of at least 1, got {tasks!r}")
         settings = self.settings
         file = None if checkpoint is None else Path(checkpoint)
@@ -109,7 +109,7 @@ class PTM:
                 "the identity encoder learns nothing from labels: set classification_weight = 0 or encoder = 'vector'"
             )
         networks.standardise_by(dataset.tensor)
-        steps = -(-tasks // settings.batch_tasks)
+        steps = -(-int(tasks) // settings.batch_tasks)
         trainer = Trainer(settings, networks, dataset, steps, self.device, compiled)
         if resume and file is not None and file.exists():
             resume_training(trainer, file)

@@ -54,6 +54,11 @@ def measure_speed(*, device: str = "auto", seconds: float = 5.0, progress: bool 
         ("training, mini-ImageNet network", "tasks", 20, _training(MINI_IMAGENET, colour, where)),
         ("embedding, 5 x 20 images", "tasks", 200, _embedding(grey, where)),
     ]
+    if where.type == "cuda":
+        work += [
+            ("training, Omniglot network, compiled", "tasks", 20, _training(OMNIGLOT, grey, where, compiled=True)),
+            ("training, mini-ImageNet network, compiled", "tasks", 20, _training(MINI_IMAGENET, colour, where, compiled=True)),
+        ]
     rows = []
     with progress_bar("measuring", len(work), show=progress) as advance:
         for name, unit, count, step in work:
@@ -94,8 +99,8 @@ def _wait(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def _training(settings: Settings, data: Dataset, device: torch.device) -> Callable[[], None]:
-    trainer = Trainer(settings, Networks(settings, data.point_shape, device), data, 1_000_000, device)
+def _training(settings: Settings, data: Dataset, device: torch.device, *, compiled: bool = False) -> Callable[[], None]:
+    trainer = Trainer(settings, Networks(settings, data.point_shape, device), data, 1_000_000, device, compiled)
     trainer._initialise_themes()
     return trainer.train_step
 
