@@ -102,7 +102,9 @@ def fit(
     seed: Annotated[int | None, typer.Option(help="Seed of everything random.", min=0, show_default="0")] = None,
     device: Device = DeviceName.auto,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted training of the same name.")] = False,
-    compiled: Annotated[bool, typer.Option("--compile", help="Compile the step first: for long trainings on a GPU.")] = False,
+    compiled: Annotated[
+        bool | None, typer.Option("--compile/--no-compile", help="Compile the step first (default: in long trainings on a GPU).")
+    ] = None,
     unlabelled: Unlabelled = False,
     data_dir: DataDir = None,
     size: Size = 64,

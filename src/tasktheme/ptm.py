@@ -29,6 +29,7 @@ from tasktheme.training.embedding import EmbeddedTasks, embed_batch
 from tasktheme.training.loop import Trainer
 
 _POINTS_IN_BATCH = {"cpu": 10_000, "cuda": 100_000}  # data points, padding included, that are embedded together
+_TASKS_WORTH_COMPILING = 400_000  # an H200 trains as many in the two minutes that compiled code takes, its making included
 _NUMBERS_AT_ONCE = 1 << 26  # of the K x D numbers behind each data point's likelihoods
 
 TaskData = Episodes | Dataset | Sequence[npt.ArrayLike]
@@ -78,7 +79,7 @@ class PTM:
         progress: bool = True,
         checkpoint: str | Path | None = None,
         resume: bool = False,
-        compiled: bool = False,
+        compiled: bool | None = None,
     ) -> PTM:
         """Train on ``tasks`` tasks drawn from ``data``: a data set, or a list of arrays, each an unlabelled task.
 
@@ -88,7 +89,8 @@ class PTM:
             progress: show a progress bar on standard error.
             checkpoint: a file that keeps the state of the training, written now and then and on interrupt.
             resume: go on from ``checkpoint`` where it exists; on a CPU the result is the same to the bit.
-            compiled: let torch compile the step first, which takes a minute and pays in long trainings on a GPU.
+            compiled: let torch compile the step first, which takes a minute; by default in long trainings on a GPU, where
+                it pays.
         """
         dataset = _as_dataset(data)
         if not isinstance(tasks, int | np.integer) or tasks < 1:
@@ -110,6 +112,8 @@ class PTM:
             )
         networks.standardise_by(dataset.tensor)
         steps = -(-int(tasks) // settings.batch_tasks)
+        if compiled is None:
+            compiled = self.device.type == "cuda" and tasks >= _TASKS_WORTH_COMPILING
         trainer = Trainer(settings, networks, dataset, steps, self.device, compiled)
         if resume and file is not None and file.exists():
             resume_training(trainer, file)
