@@ -107,6 +107,18 @@ def test_ranges_of_ways_and_shots(run, model: Path, tmp_path: Path) -> None:
     assert set(episodes.class_mask.sum(dim=1).tolist()) == {2, 3, 4}
 
 
+def test_the_data_folder_given_is_named_where_the_data_is_missing(
+    run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TASKTHEME_DATA", "/some/where")
+    words = ("embed", model, "mini-imagenet", "--out", tmp_path / "t.parquet")
+    for folder, options in ((tmp_path / "given", ["--data-dir", tmp_path / "given"]), (Path("/some/where"), [])):
+        code, _, err = run(*words, *options)
+        assert code == 2
+        assert err.count("\n") == 1
+        assert f"mini-imagenet is not in {str(folder / 'mini-imagenet')!r}; put the official train.csv" in err
+
+
 @pytest.mark.parametrize("ending", ["csv", "npy"])
 def test_distances_are_written_by_file_ending(run, tasks: Path, tmp_path: Path, ending: str) -> None:
     file = tmp_path / f"kl.{ending}"

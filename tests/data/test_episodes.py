@@ -354,3 +354,18 @@ def test_a_gpu_draws_the_same_tasks() -> None:
     for cpu, gpu in zip(here, there, strict=True):
         assert torch.equal(cpu.rows, gpu.rows.cpu())
         assert torch.equal(cpu.mask, gpu.mask.cpu())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("tasks", [None, [[0, 5, 7], [1], [18, 2]]])
+def test_a_gpu_draws_without_waiting(tasks: list[list[int]] | None) -> None:
+    """So that a CUDA graph can capture it, with lists and ranges too."""
+    sampler = EpisodeSampler(make(), ways=None if tasks else (2, 4), tasks=tasks, shots=9, seed=9, device="cuda")
+    task = torch.arange(100, device="cuda")
+    expected = sampler.draw(task, (1, 4), 5)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        drawn = sampler.draw(task, (1, 4), 5)
+    graph.replay()
+    for one, other in zip(drawn, expected, strict=True):
+        assert torch.equal(one.rows, other.rows)
