@@ -13,7 +13,7 @@ from tasktheme.data.episodes import EpisodeBatch
 from tasktheme.nets.build import Networks
 from tasktheme.settings import Settings
 from tasktheme.training import embedding
-from tasktheme.training.embedding import embed_batch, embed_points
+from tasktheme.training.embedding import SharedPoints, embed_batch, embed_points
 
 
 def make(norm: str) -> tuple[Networks, torch.Tensor]:
@@ -69,6 +69,19 @@ def test_rows_are_embedded_in_their_order(monkeypatch: pytest.MonkeyPatch) -> No
     some, every = embed_points(networks.encoder, data, rows), embed_points(networks.encoder, data)
     for part, whole in zip(some, every, strict=True):
         torch.testing.assert_close(part, whole[rows], rtol=1e-4, atol=1e-5)
+
+
+def test_points_that_tasks_share_are_embedded_once() -> None:
+    networks, data = make("group")
+    batch = batch_of([20, 30, 25], 30)
+    rows = batch.rows[batch.mask].unique()
+    seen: list[int] = []
+    shared = SharedPoints(networks.encoder, data, rows, lambda steps, _: seen.append(steps)).batch(batch)
+    whole = embed_batch(networks.encoder, data, batch)
+    torch.testing.assert_close(shared.m[batch.mask], whole.m[batch.mask], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(shared.s[batch.mask], whole.s[batch.mask], rtol=1e-4, atol=1e-5)
+    assert torch.equal(shared.mask, batch.mask)
+    assert sum(seen) == len(rows) == 33 < batch.mask.sum()
 
 
 @pytest.fixture(scope="module")

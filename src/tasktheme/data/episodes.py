@@ -70,8 +70,9 @@ class EpisodeSampler:
         self.seed = seed
         self.listed: Int64[Tensor, "T W"] | None = None
         if tasks is not None:
-            self.listed = torch.from_numpy(task_table(dataset, tasks)).to(device)
-            used = np.unique(self.listed[self.listed >= 0].cpu().numpy())
+            table = task_table(dataset, tasks)
+            self.listed = torch.from_numpy(table).to(device)
+            used = np.unique(table[table >= 0])
         else:
             self.ways = _as_range(ways, "ways")
             _check_classes(dataset, fewest=self.ways[0], within_group=within_group)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from tasktheme.data.episodes import EpisodeBatch
 from tasktheme.nets.build import Encoder
 from tasktheme.nets.norm import TaskBatchNorm
+from tasktheme.progress import Advance
 
 _POINTS_AT_ONCE = {"cpu": 2_048, "cuda": 20_000}  # through the encoder
 
@@ -30,10 +31,17 @@ class EmbeddedTasks:
 
 @torch.no_grad()
 def embed_points(
-    encoder: Encoder, data: Tensor, rows: Int64[Tensor, " M"] | None = None
+    encoder: Encoder,
+    data: Tensor,
+    rows: Int64[Tensor, " M"] | None = None,
+    advance: Advance | None = None,
 ) -> tuple[Float[Tensor, "M D"], Float[Tensor, "M D"]]:
     """m and s of data points, all or those of ``rows``, by an encoder that embeds them one by one (``independent``)."""
-    parts = [encoder(piece, mask) for piece, mask in _pieces(data, rows)]
+    parts = []
+    for piece, mask in _pieces(data, rows):
+        parts.append(encoder(piece, mask))
+        if advance is not None:
+            advance(mask.shape[1], "")
     return torch.cat([m[0] for m, _ in parts]), torch.cat([s[0] for _, s in parts])
 
 
@@ -47,6 +55,20 @@ def embed_batch(encoder: Encoder, data: Tensor, batch: EpisodeBatch) -> Embedded
     s = torch.zeros_like(m)
     m[batch.mask], s[batch.mask] = flat_m, flat_s
     return EmbeddedTasks(m, s, batch.mask)
+
+
+class SharedPoints:
+    """Data points that are in several tasks, embedded once by an encoder that embeds them one by one."""
+
+    def __init__(self, encoder: Encoder, data: Tensor, rows: Int64[Tensor, " M"], advance: Advance) -> None:
+        self._m, self._s = embed_points(encoder, data, rows, advance)
+        self._place = torch.zeros(len(data), dtype=torch.int64, device=data.device)
+        self._place[rows] = torch.arange(len(rows), device=data.device)
+
+    def batch(self, batch: EpisodeBatch) -> EmbeddedTasks:
+        """m and s of a padded batch of tasks, all of whose data points are among the rows."""
+        place = self._place[batch.rows]
+        return EmbeddedTasks(self._m[place], self._s[place], batch.mask)
 
 
 def _embed_whole_tasks(encoder: Encoder, data: Tensor, batch: EpisodeBatch) -> EmbeddedTasks:
