@@ -73,7 +73,8 @@ def test_rows_are_embedded_in_their_order(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_points_that_tasks_share_are_embedded_once() -> None:
     networks, data = make("group")
-    batch = batch_of([20, 30, 25], 30)
+    made = batch_of([20, 30, 25], 30)
+    batch = EpisodeBatch(2 * made.rows + 5, made.labels, made.mask)
     rows = batch.rows[batch.mask].unique()
     seen: list[int] = []
     shared = SharedPoints(networks.encoder, data, rows, lambda steps, _: seen.append(steps)).batch(batch)
