@@ -4,7 +4,7 @@
 
 The figure is the highest resident memory of the process (getrusage) less what it held once the model and the images were
 loaded, so it counts everything: PyTorch's workspaces, copies, results. K = 8, D = 128; grey images go through the Omniglot
-network (8 to 64 filters), coloured ones through the mini-ImageNet network (32 to 256).
+network (8 to 64 filters), coloured ones through the mini-ImageNet network (32 to 256). For Linux.
 """
 
 from __future__ import annotations
@@ -90,12 +90,10 @@ def _save_model(folder: Path, channels: int, norm: str) -> None:
 
 
 def _highest() -> int:
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _resident() -> int:
-    """Memory held now; where the system does not say, the most held so far, which would hide a part of what follows."""
     pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
     return int(pages) * resource.getpagesize()
 
