@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-from types import ModuleType
-
 import pytest
 import torch
 
+from tasktheme.bench import memory
 from tasktheme.data.episodes import EpisodeBatch
 from tasktheme.nets.build import Networks
 from tasktheme.settings import Settings
@@ -85,21 +82,10 @@ def test_points_that_tasks_share_are_embedded_once() -> None:
     assert sum(seen) == len(rows) == 33 < batch.mask.sum()
 
 
-@pytest.fixture(scope="module")
-def memory() -> ModuleType:
-    """benchmarks/memory.py."""
-    spec = importlib.util.spec_from_file_location("memory", Path(__file__).parents[2] / "benchmarks" / "memory.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("norm", ["group", "batch"])
 @pytest.mark.parametrize("channels", [1, 3])
-def test_one_large_task_stays_under_two_gib_beyond_its_images(memory: ModuleType, channels: int, norm: str) -> None:
+def test_one_large_task_stays_under_two_gib_beyond_its_images(channels: int, norm: str) -> None:
     """Of 60,000 images, by extrapolation from fewer: beyond a few pieces, all that grows grows with the images' number."""
     few, more = (memory.measure(images, channels, norm)["extra_bytes"] for images in (6_000, 18_000))
     growth = max(0.0, (more - few) / 12_000)

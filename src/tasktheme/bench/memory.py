@@ -1,6 +1,6 @@
 """How much memory embedding one large task takes beyond its images, on the CPU: each case in a process of its own.
 
-    python benchmarks/memory.py [--images 60000] [--channels 1 3] [--norms group batch] [--out memory.json]
+    python -m tasktheme.bench.memory [--images 60000] [--channels 1 3] [--norms group batch] [--out memory.json]
 
 The figure is the highest resident memory of the process (VmHWM) less what it held once the model and the images were
 loaded, so it counts everything: PyTorch's workspaces, copies, results. K = 8, D = 128; grey images go through the Omniglot
@@ -21,16 +21,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
-import tasktheme as tt
+from tasktheme.data.dataset import Dataset
+from tasktheme.ptm import PTM
+from tasktheme.settings import Settings
+from tasktheme.storage import versions
 
 FILTERS = {1: (8, 16, 32, 64), 3: (32, 64, 128, 256)}
 GIB = 2**30
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    """Print a table of all cases."""
+    parser = argparse.ArgumentParser(prog="python -m tasktheme.bench.memory", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--images", type=int, default=60_000)
     parser.add_argument("--channels", type=int, nargs="+", default=[1, 3], choices=[1, 3])
     parser.add_argument("--norms", nargs="+", default=["group", "batch"], choices=["group", "batch"])
@@ -53,8 +56,7 @@ def main() -> None:
                 flush=True,
             )
     if arguments.out is not None:
-        versions = {"python": platform.python_version(), "torch": torch.__version__, "tasktheme": tt.__version__}
-        record = {"machine": platform.processor() or platform.machine(), "cores": os.cpu_count(), **versions, "cases": cases}
+        record = {"machine": platform.machine(), "cores": os.cpu_count(), "versions": versions(), "cases": cases}
         arguments.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
@@ -63,14 +65,14 @@ def measure(images: int, channels: int, norm: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "model"
         _save_model(model, channels, norm)
-        command = [sys.executable, __file__, "--child", str(model), str(images), str(channels)]
+        command = [sys.executable, "-m", "tasktheme.bench.memory", "--child", str(model), str(images), str(channels)]
         ran = subprocess.run(command, check=True, capture_output=True, text=True)
     return {"channels": channels, "norm": norm, "images": images, **json.loads(ran.stdout)}
 
 
 def embed_one_task(model: Path, images: int, channels: int) -> dict[str, float]:
     """Run in the measured process: memory in bytes and time of one embedding."""
-    loaded = tt.PTM.load(model, device="cpu")
+    loaded = PTM.load(model, device="cpu")
     x = np.random.default_rng(0).integers(0, 256, (images, channels, 64, 64), dtype=np.uint8)
     held = _memory("VmRSS")
     start = time.perf_counter()
@@ -82,10 +84,10 @@ def embed_one_task(model: Path, images: int, channels: int) -> dict[str, float]:
 
 def _save_model(folder: Path, channels: int, norm: str) -> None:
     tiny = {"batch_tasks": 2, "polish_tasks": 8, "ways": (2, 2), "t_shots": 4, "v_shots": 4}
-    settings = tt.Settings(themes=8, latent_dim=128, filters=FILTERS[channels], norm=norm, **tiny)
+    settings = Settings(themes=8, latent_dim=128, filters=FILTERS[channels]).changed({"norm": norm, **tiny})
     x = np.random.default_rng(1).integers(0, 256, (80, channels, 64, 64), dtype=np.uint8)
-    data = tt.Dataset.from_arrays(x, np.arange(80) // 10)
-    tt.PTM(settings=settings, device="cpu").fit(data, tasks=4, progress=False).save(folder)
+    data = Dataset.from_arrays(x, np.arange(80) // 10)
+    PTM(settings=settings, device="cpu").fit(data, tasks=4, progress=False).save(folder)
 
 
 def _memory(field: str) -> int:
