@@ -17,8 +17,6 @@ def images(*shape: int) -> Tensor:
 
 
 def assert_same_with_gradients(found: Tensor, expected: Tensor, inputs: list[Tensor]) -> None:
-    """Channels last against channels first."""
-    expected = expected.permute(0, 2, 3, 1)
     torch.testing.assert_close(found, expected)
     slope = images(*expected.shape).detach()
     gradients = [torch.autograd.grad(value, inputs, slope, retain_graph=True) for value in (found, expected)]
@@ -28,16 +26,16 @@ def assert_same_with_gradients(found: Tensor, expected: Tensor, inputs: list[Ten
 
 @pytest.mark.parametrize("channels", CHANNELS)
 def test_halving_is_torchs_convolution(channels: int) -> None:
-    layer, x = Halving(channels, 5).double(), images(2, 6, 10, channels)
-    expected = F.conv2d(x.permute(0, 3, 1, 2), layer.weight, stride=2, padding=1)
+    layer, x = Halving(channels, 5).double(), images(2, channels, 6, 10)
+    expected = F.conv2d(x, layer.weight, stride=2, padding=1)
     for found in (layer(x), layer.by_products(x)):
         assert_same_with_gradients(found, expected, [x, layer.weight])
 
 
 @pytest.mark.parametrize("channels", CHANNELS)
 def test_doubling_is_torchs_transposed_convolution(channels: int) -> None:
-    layer, x = Doubling(5, channels).double(), images(2, 3, 5, 5)
-    expected = F.conv_transpose2d(x.permute(0, 3, 1, 2), layer.weight, stride=2, padding=1)
+    layer, x = Doubling(5, channels).double(), images(2, 5, 3, 5)
+    expected = F.conv_transpose2d(x, layer.weight, stride=2, padding=1)
     for found in (layer(x), layer.by_products(x)):
         assert_same_with_gradients(found, expected, [x, layer.weight])
 

@@ -23,29 +23,28 @@ def log_partition(logits: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
 
 def _log_partition_of_size(logits: Tensor) -> Tensor:
     """A(-|l|) = ln((1 - exp(-|l|)) / |l|), at most 0."""
-    size = logits.abs().clamp_min_(torch.finfo(logits.dtype).tiny)
-    return torch.expm1(-size).div_(size).neg_().log_()
+    below = logits.abs().clamp_min_(torch.finfo(logits.dtype).tiny).neg_()  # -|l|, in place: a pass over all pixels each
+    return torch.expm1(below).div_(below).log_()
 
 
 def log_prob(x: Float[Tensor, "*B"], logits: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
-    """ln p(x | logits) = x l - A(l) for x in [0, 1], with first derivatives only.
+    """ln p(x | logits) = x l - A(l) for x in [0, 1]; with a first derivative in the logits only.
 
-    A(l) gets its slope E[x] in closed form: autograd's would take three times the passes over the pixels, and lose
-    digits near l = 0.
+    The slope x - E[x] is put in by hand: autograd's would take three times the passes over the pixels, and lose digits
+    near l = 0.
     """
     fixed = logits.detach()
     # x l - max(l, 0) first: both are large far out, and their difference is exact at x = 0 and x = 1
-    value = x * logits - fixed.clamp_min(0.0) - _log_partition_of_size(fixed)
-    if torch.is_grad_enabled() and logits.requires_grad:
-        value = value - mean(fixed) * (logits - fixed)  # adds nothing but the slope
-    return value
+    value = (x * fixed).sub_(fixed.clamp_min(0.0)).sub_(_log_partition_of_size(fixed))
+    if not (torch.is_grad_enabled() and logits.requires_grad):
+        return value
+    return torch.addcmul(value, x - mean(fixed), logits - fixed)  # the value, with the slope
 
 
 def mean(logits: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
-    """E[x] = A'(l) = 1 / (1 - exp(-l)) - 1 / l, which is not lambda; a series takes over near l = 0."""
-    small = logits.abs() < _SMALL_LOGIT
-    size = torch.where(small, torch.ones_like(logits), logits.abs())  # E[x | -l] = 1 - E[x | l]: no exponential overflows
-    above = -1.0 / torch.expm1(-size) - 1.0 / size
+    """E[x] = A'(l) = 1/2 + 1 / (2 tanh(l / 2)) - 1 / l, which is not lambda; a series takes over near l = 0."""
     square = logits.square()
-    series = 0.5 + logits * (1.0 / 12.0 - square * (1.0 / 720.0 - square / 30240.0))
-    return torch.where(small, series, torch.where(logits > 0.0, above, 1.0 - above))
+    series = logits * (1.0 / 12.0 - square * (1.0 / 720.0 - square / 30240.0))
+    small = square < _SMALL_LOGIT**2
+    large = torch.where(small, torch.ones_like(logits), logits)
+    return 0.5 + torch.where(small, series, 0.5 / (0.5 * large).tanh() - large.reciprocal())

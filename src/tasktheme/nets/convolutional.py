@@ -50,11 +50,11 @@ class ConvolutionalEncoder(nn.Module):
 
     def forward(self, x: Tensor, mask: Bool[Tensor, "T N"]) -> tuple[Float[Tensor, "T N D"], Float[Tensor, "T N D"]]:
         """m and s of q(u) for T x N images; padded ones give values without meaning."""
-        h = to_unit(x).flatten(0, 1).permute(0, 2, 3, 1)
+        h = to_unit(x).flatten(0, 1)
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
             h = F.leaky_relu(norm(convolution(h), mask), _SLOPE, inplace=True)
         with bfloat16_products(h.device, enabled=False):  # the embedding itself is never rounded
-            output = self.head(widened(h).permute(0, 3, 1, 2).flatten(1))
+            output = self.head(widened(h).flatten(1))
         return split_scale(output.unflatten(0, mask.shape))
 
 
@@ -73,10 +73,10 @@ class ConvolutionalDecoder(nn.Module):
 
     def logits(self, u: Float[Tensor, "T N D"], mask: Bool[Tensor, "T N"]) -> Float[Tensor, "B C H W"]:
         """Logits of the pixels of the T x N images, one after another."""
-        h = self.stem(u).flatten(0, 1).unflatten(1, self._map).permute(0, 2, 3, 1)
+        h = self.stem(u).flatten(0, 1).unflatten(1, self._map)
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
             h = convolution(F.leaky_relu(norm(h, mask), _SLOPE, inplace=True))
-        return widened(h).permute(0, 3, 1, 2) + self.bias[:, None, None]
+        return widened(h) + self.bias[:, None, None]
 
     def log_prob(self, u: Float[Tensor, "T N D"], x: Tensor, mask: Bool[Tensor, "T N"]) -> Float[Tensor, "T N"]:
         """ln p(x | u) of each image, summed over its pixels."""

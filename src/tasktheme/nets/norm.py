@@ -21,18 +21,19 @@ class ImageGroupNorm(nn.Module):
         super().__init__()
         self.norm = nn.GroupNorm(max(1, channels // _CHANNELS_PER_GROUP), channels)
 
-    def forward(self, x: Float[Tensor, "B H W C"], mask: Bool[Tensor, "T N"]) -> Float[Tensor, "B H W C"]:
+    def forward(self, x: Float[Tensor, "B C H W"], mask: Bool[Tensor, "T N"]) -> Float[Tensor, "B C H W"]:
         """Normalise each image's groups of channels; the mask does not matter."""
         if torch.compiler.is_compiling():  # torch's own would change the layout; a compiler fuses these steps to one or two
             return normalise_groups(x, self.norm)
-        return self.norm(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+        return self.norm(x)
 
 
-def normalise_groups(x: Float[Tensor, "B H W C"], norm: nn.GroupNorm) -> Float[Tensor, "B H W C"]:
-    """What ``norm`` does, written out for channels that come last."""
-    grouped = widened(x).unflatten(-1, (norm.num_groups, -1))
+def normalise_groups(x: Float[Tensor, "B C H W"], norm: nn.GroupNorm) -> Float[Tensor, "B C H W"]:
+    """What ``norm`` does, written out for channels that come last in memory."""
+    grouped = widened(x).permute(0, 2, 3, 1).unflatten(-1, (norm.num_groups, -1))
     variance, mean = torch.var_mean(grouped, dim=(1, 2, 4), keepdim=True, correction=0)
-    return ((grouped - mean) * (variance + norm.eps).rsqrt()).flatten(-2) * norm.weight + norm.bias
+    normal = ((grouped - mean) * (variance + norm.eps).rsqrt()).flatten(-2)
+    return (normal * norm.weight + norm.bias).permute(0, 3, 1, 2)
 
 
 class TaskBatchNorm(nn.Module):
@@ -47,16 +48,16 @@ class TaskBatchNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(channels))
         self.eps = eps
 
-    def forward(self, x: Float[Tensor, "B H W C"], mask: Bool[Tensor, "T N"]) -> Float[Tensor, "B H W C"]:
+    def forward(self, x: Float[Tensor, "B C H W"], mask: Bool[Tensor, "T N"]) -> Float[Tensor, "B C H W"]:
         """Normalise each channel over the images of each task."""
-        grouped = widened(x).unflatten(0, mask.shape)  # (T, N, H, W, C)
+        grouped = widened(x).unflatten(0, mask.shape)  # (T, N, C, H, W)
         weight = mask[:, :, None, None, None].to(grouped.dtype)
-        count = weight.sum(dim=1, keepdim=True).clamp_min(1.0) * (x.shape[1] * x.shape[2])
-        mean = (grouped * weight).sum(dim=(1, 2, 3), keepdim=True) / count
+        count = weight.sum(dim=1, keepdim=True).clamp_min(1.0) * (x.shape[-1] * x.shape[-2])
+        mean = (grouped * weight).sum(dim=(1, 3, 4), keepdim=True) / count
         centred = grouped - mean
-        variance = (centred.square() * weight).sum(dim=(1, 2, 3), keepdim=True) / count
+        variance = (centred.square() * weight).sum(dim=(1, 3, 4), keepdim=True) / count
         normal = (centred * (variance + self.eps).rsqrt()).flatten(0, 1)
-        return normal * self.weight + self.bias
+        return normal * self.weight[:, None, None] + self.bias[:, None, None]
 
 
 def make_norm(kind: Norm, channels: int) -> nn.Module:

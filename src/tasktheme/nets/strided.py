@@ -1,4 +1,4 @@
-"""4x4 convolutions of stride 2 and their transposes, for images with the channels last.
+"""4x4 convolutions of stride 2 and their transposes.
 
 With few channels a GPU's convolutions starve. In compiled code, where gathering is cheap, the images' patches become
 rows of a matrix there, and the convolution one product. Gathering patches and adding them up are each other's transposes.
@@ -28,15 +28,14 @@ class Halving(nn.Conv2d):
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__(in_channels, out_channels, 4, stride=2, padding=1, bias=False)
 
-    def forward(self, x: Float[Tensor, "B H W C"]) -> Float[Tensor, "B h w E"]:
-        """Channels last in and out."""
-        if _starves(self.in_channels, x):
-            return self.by_products(x)
-        return super().forward(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+    def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B E h w"]:
+        """The convolution, by products where a GPU's own would starve."""
+        return self.by_products(x) if _starves(self.in_channels, x) else super().forward(x)
 
-    def by_products(self, x: Float[Tensor, "B H W C"]) -> Float[Tensor, "B h w E"]:
-        """The same, as one matrix product."""
-        return _Patches.apply(rounded(x)) @ self.weight.permute(2, 3, 1, 0).flatten(0, 2)  # type: ignore[no-untyped-call]
+    def by_products(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B E h w"]:
+        """The convolution as one matrix product."""
+        patches = _Patches.apply(rounded(x).permute(0, 2, 3, 1))  # type: ignore[no-untyped-call]
+        return (patches @ self.weight.permute(2, 3, 1, 0).flatten(0, 2)).permute(0, 3, 1, 2)
 
 
 class Doubling(nn.ConvTranspose2d):
@@ -45,15 +44,14 @@ class Doubling(nn.ConvTranspose2d):
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__(in_channels, out_channels, 4, stride=2, padding=1, bias=False)
 
-    def forward(self, x: Float[Tensor, "B h w E"]) -> Float[Tensor, "B H W C"]:  # type: ignore[override]
-        """Channels last in and out."""
-        if _starves(self.out_channels, x):
-            return self.by_products(x)
-        return super().forward(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+    def forward(self, x: Float[Tensor, "B E h w"]) -> Float[Tensor, "B C H W"]:  # type: ignore[override]
+        """The convolution, by products where a GPU's own would starve."""
+        return self.by_products(x) if _starves(self.out_channels, x) else super().forward(x)
 
-    def by_products(self, x: Float[Tensor, "B h w E"]) -> Float[Tensor, "B H W C"]:
-        """The same, as one matrix product."""
-        return _Overlay.apply(x @ self.weight.permute(0, 2, 3, 1).flatten(1))  # type: ignore[no-untyped-call]
+    def by_products(self, x: Float[Tensor, "B E h w"]) -> Float[Tensor, "B C H W"]:
+        """The convolution as one matrix product."""
+        patches = x.permute(0, 2, 3, 1) @ self.weight.permute(0, 2, 3, 1).flatten(1)
+        return _Overlay.apply(patches).permute(0, 3, 1, 2)  # type: ignore[no-untyped-call]
 
 
 class _Patches(torch.autograd.Function):

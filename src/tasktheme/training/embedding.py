@@ -117,9 +117,9 @@ class _Statistics(nn.Module):
         self.count = 0
         self.mean = self.variance = torch.zeros(())
 
-    def forward(self, x: Float[Tensor, "B H W C"], mask: Bool[Tensor, "T N"]) -> Tensor:
+    def forward(self, x: Float[Tensor, "B C H W"], mask: Bool[Tensor, "T N"]) -> Tensor:
         """Add a piece: the moments of two parts give those of both (Chan, Golub & LeVeque, 1983), in double precision."""
-        variance, mean = (part.double() for part in torch.var_mean(x, dim=(0, 1, 2), correction=0))
+        variance, mean = (part.double() for part in torch.var_mean(x, dim=(0, 2, 3), correction=0))
         self.count += len(x)
         weight = len(x) / self.count
         apart = mean - self.mean
@@ -136,10 +136,9 @@ class _FrozenNorm(nn.Module):
         self.norm = norm
         self.mean, self.variance = statistics.mean.to(norm.weight), statistics.variance.to(norm.weight)
 
-    def forward(self, x: Float[Tensor, "B H W C"], mask: Bool[Tensor, "T N"]) -> Float[Tensor, "B H W C"]:
+    def forward(self, x: Float[Tensor, "B C H W"], mask: Bool[Tensor, "T N"]) -> Float[Tensor, "B C H W"]:
         """Normalise each channel."""
-        first, norm = x.permute(0, 3, 1, 2), self.norm
-        return F.batch_norm(first, self.mean, self.variance, norm.weight, norm.bias, eps=norm.eps).permute(0, 2, 3, 1)
+        return F.batch_norm(x, self.mean, self.variance, self.norm.weight, self.norm.bias, eps=self.norm.eps)
 
 
 def _pieces(data: Tensor, rows: Int64[Tensor, " M"] | None = None) -> Iterator[tuple[Tensor, Bool[Tensor, "1 N"]]]:
