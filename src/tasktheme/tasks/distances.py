@@ -156,5 +156,5 @@ def _key(gamma: Floats) -> npt.NDArray[np.uint64]:
     """The same number for equal rows, mostly different ones for others."""
     bits = np.ascontiguousarray(gamma).view(np.uint64)
     odd = np.arange(1, gamma.shape[1] + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) | np.uint64(1)
-    key: npt.NDArray[np.uint64] = (bits * odd).sum(axis=1, dtype=np.uint64)
+    key: npt.NDArray[np.uint64] = bits @ odd
     return key
