@@ -12,8 +12,9 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from tasktheme import __version__
-from tasktheme.errors import Interrupted, OutputError, TaskThemeError, TrainingError
+from tasktheme.errors import Interrupted, OutputError, SettingsError, TaskThemeError, TrainingError
 from tasktheme.options import (
+    AllCombinations,
     AllowDamaged,
     Data,
     DataDir,
@@ -31,6 +32,7 @@ from tasktheme.options import (
     Shots,
     Size,
     Source,
+    TasksFile,
     Unlabelled,
     Ways,
     parse_settings,
@@ -107,7 +109,9 @@ def fit(
     seed: Annotated[int | None, typer.Option(help="Seed of everything random.", min=0, show_default="0")] = None,
     device: Device = DeviceName.auto,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted training of the same name.")] = False,
-    compiled: Annotated[bool, typer.Option("--compile", help="Compile the step first: for long trainings on a GPU.")] = False,
+    compiled: Annotated[
+        bool | None, typer.Option("--compile/--no-compile", help="Compile the step first (default: in long trainings on a GPU).")
+    ] = None,
     unlabelled: Unlabelled = False,
     data_dir: DataDir = None,
     size: Size = 64,
@@ -152,9 +156,11 @@ def embed(
     data: Data,
     out: Annotated[Path | None, typer.Option(help="Write the tasks: .parquet, .csv or .npz.")] = None,
     part: PartOf = Part.test,
-    ways: Ways = 5,
+    ways: Ways = None,
     shots: Shots = 20,
-    number: Number = 100,
+    number: Number = None,
+    tasks_file: TasksFile = None,
+    all_combinations: AllCombinations = False,
     seed: Seed = 1,
     unlabelled: Annotated[
         bool | None,
@@ -179,12 +185,17 @@ def embed(
     Of a folder, each sub-folder is one task; of a data set, tasks are drawn from the classes of a part.
 
     Examples: `tasktheme embed my-model my_folder/ --out tasks.parquet`,
-    `tasktheme embed glyphs-model glyphs --out tasks.parquet -n 100`, `tasktheme embed my-model my_folder/ | tasktheme summary -`
+    `tasktheme embed glyphs-model glyphs --out tasks.parquet -n 100`,
+    `tasktheme embed my-model mini-imagenet --all-combinations --ways 5 --shots 16 --out tasks.parquet`,
+    `tasktheme embed my-model my_folder/ | tasktheme summary -`
     """
     from tasktheme.ptm import PTM
     from tasktheme.report.tables import task_table
     from tasktheme.tasks.files import check_ending, whole_table
 
+    listed = all_combinations or tasks_file is not None
+    if (unlabelled is True) + all_combinations + (tasks_file is not None) > 1:
+        raise SettingsError("--unlabelled, --tasks-file and --all-combinations exclude each other: give one")
     if out is not None:
         check_ending(out)
         refuse_existing(out, overwrite=overwrite)
@@ -192,8 +203,8 @@ def embed(
     side = loaded.point_shape[-1] if len(loaded.point_shape) == 3 else 64
     source = Source(data, data_dir, size if size is not None else side, held_out, allow_damaged, quiet)
     if unlabelled is None:
-        unlabelled = source.is_folder
-    wanted = source.tasks() if unlabelled else source.part(part).episodes(ways=ways, shots=shots, n=number, seed=seed)
+        unlabelled = source.is_folder and not listed
+    wanted = source.tasks() if unlabelled else source.episodes(part, ways, shots, number, seed, tasks_file, all_combinations)
     tasks = loaded.embed(wanted, progress=not quiet)
     if out is None and not sys.stdout.isatty():
         pipe_csv(whole_table(tasks))
@@ -216,9 +227,12 @@ def evaluate(
     model: Model,
     data: Data,
     part: PartOf = Part.test,
-    ways: Ways = 5,
+    ways: Ways = None,
     shots: Shots = 20,
-    number: Number = 200,
+    number: Annotated[
+        int | None, typer.Option("-n", "--number", help="How many tasks to draw.", show_default="200, or all listed")
+    ] = None,
+    tasks_file: TasksFile = None,
     seed: Seed = 1,
     data_dir: DataDir = None,
     size: Size = 64,
@@ -242,7 +256,7 @@ def evaluate(
         refuse_existing(out, overwrite=overwrite)
     loaded = PTM.load(model, device=device.value)
     dataset = Source(data, data_dir, size, held_out, allow_damaged, quiet).part(part)
-    result = run_evaluation(loaded, dataset, ways=ways, shots=shots, n=number, seed=seed, progress=not quiet)
+    result = run_evaluation(loaded, dataset, ways=ways, shots=shots, n=number, seed=seed, tasks=tasks_file, progress=not quiet)
     if out is not None:
         write_file(out, (json.dumps(result.as_dict(), indent=1) + "\n").encode())
     if not quiet:
