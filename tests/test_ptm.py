@@ -294,3 +294,21 @@ def test_fitting_on_the_wrong_thing_says_what_to_do(data: tt.Dataset) -> None:
         tt.PTM(settings=SMALL.changed({"encoder": "identity"})).fit(data, progress=False)
     with pytest.raises(SettingsError, match="unknown device 'tpu9'"):
         tt.PTM(device="tpu9")
+
+
+def test_theme_distances_are_those_of_the_themes_covariances(model: tt.PTM) -> None:
+    Sigma = model.themes.moments.Sigma.double()
+    Sigma = Sigma + model.settings.covariance_floor * Sigma.diagonal(dim1=-2, dim2=-1).mean() * torch.eye(Sigma.shape[-1])
+    mu, found = model.themes.mu.double(), model.theme_distances()
+    for i, j in ((0, 1), (1, 0), (1, 1)):
+        values = torch.linalg.eigvals(Sigma[i] @ Sigma[j]).real.clamp_min(0.0)  # their roots sum to the trace of the root
+        squared = (mu[i] - mu[j]).square().sum() + Sigma[i].trace() + Sigma[j].trace() - 2.0 * values.sqrt().sum()
+        assert found[i, j] ** 2 == pytest.approx(float(squared), rel=1e-3, abs=1e-5)
+    assert (np.diag(found) == 0.0).all()
+
+
+def test_embedded_tasks_know_their_prior(model: tt.PTM, data: tt.Dataset) -> None:
+    tasks = model.embed(data.episodes(ways=2, shots=3, n=5, seed=0))
+    assert tasks.prior is not None
+    np.testing.assert_allclose(tasks.concentration.sum(axis=1) - tasks.prior.sum(), tasks.sizes, rtol=1e-4)
+    np.testing.assert_allclose(tasks.resized(6).concentration, tasks.concentration, rtol=1e-3)

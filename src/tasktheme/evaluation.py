@@ -14,7 +14,8 @@ from tasktheme.data.episodes import Range
 from tasktheme.data.task_lists import TaskList
 from tasktheme.errors import DataError
 from tasktheme.ptm import PTM
-from tasktheme.tasks.taskset import Floats, TaskSet
+from tasktheme.tasks.distances import Floats
+from tasktheme.tasks.taskset import TaskSet
 
 _TASKS = 200  # drawn where nobody says how many
 

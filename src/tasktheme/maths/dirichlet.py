@@ -33,15 +33,45 @@ def entropy(gamma: Float[Tensor, "*B K"]) -> Float[Tensor, "*B"]:
 def kl_divergence(gamma: Float[Tensor, "T1 K"], other: Float[Tensor, "T2 K"]) -> Float[Tensor, "T1 T2"]:
     """KL[Dirichlet(gamma_i) || Dirichlet(other_j)] for all pairs, as one matrix product.
 
+    Rounding can leave values of the order of the machine precision times the terms of the product, of either sign; they are
+    cut off at zero. Use float64 where small distances matter.
+    """
+    left, right = kl_factors(gamma, other)
+    return (left @ right.mT).clamp_min(0.0)
+
+
+def kl_factors(
+    gamma: Float[Tensor, "T1 K"], other: Float[Tensor, "T2 K"]
+) -> tuple[Float[Tensor, "T1 K+2"], Float[Tensor, "T2 K+2"]]:
+    """The two sides of the product that is KL, row by row.
+
     KL = (gamma_i . g_i - ln B(gamma_i)) + ln B(other_j) - other_j . g_i   with g_i = E[ln pi] under gamma_i.
-    Rounding can leave values of the order of the machine precision times the terms above, of either sign; they are cut
-    off at zero. Use float64 where small distances matter.
     """
     g = expected_log(gamma)
-    own = (gamma * g).sum(dim=-1) - log_normaliser(gamma)
-    left = torch.cat([-g, torch.ones_like(own)[:, None]], dim=1)
-    right = torch.cat([other, log_normaliser(other)[:, None]], dim=1)
-    return (own[:, None] + left @ right.mT).clamp_min(0.0)
+    own = (gamma * g).sum(dim=-1, keepdim=True) - log_normaliser(gamma)[:, None]
+    left = torch.cat([-g, torch.ones_like(own), own], dim=1)
+    right = torch.cat([other, log_normaliser(other)[:, None], torch.ones_like(other[:, :1])], dim=1)
+    return left, right
+
+
+def paired_kl(gamma: Float[Tensor, "*B K"], other: Float[Tensor, "*B K"]) -> Float[Tensor, "*B"]:
+    """KL[Dirichlet(gamma_i) || Dirichlet(other_i)] of pairs: ln B(other) - ln B(gamma) - (other - gamma) . g.
+
+    This is the Bregman divergence of ln B, whose gradient is g. It is exactly 0 where the two are equal.
+    """
+    slope = ((other - gamma) * expected_log(gamma)).sum(dim=-1)
+    kl = (log_normaliser(other) - log_normaliser(gamma) - slope).clamp_min(0.0)
+    return torch.where((gamma == other).all(dim=-1), 0.0, kl)
+
+
+def hellinger(gamma: Float[Tensor, "T1 K"], other: Float[Tensor, "T2 K"]) -> Float[Tensor, "T1 T2"]:
+    """Hellinger distance in [0, 1] between Dirichlet(gamma_i) and Dirichlet(other_j), for all pairs.
+
+    H^2 = 1 - B((gamma_i + other_j) / 2) / sqrt(B(gamma_i) B(other_j)).
+    """
+    between = log_normaliser((gamma[:, None] + other) / 2.0)
+    ends = (log_normaliser(gamma)[:, None] + log_normaliser(other)) / 2.0
+    return (-torch.expm1(between - ends)).clamp_min(0.0).sqrt()
 
 
 def newton_step(alpha: Float[Tensor, " K"], mean_expected_log: Float[Tensor, " K"]) -> Float[Tensor, " K"]:

@@ -1,0 +1,189 @@
+"""Tables and task sets in files: Parquet, CSV or NumPy by the file's ending, written whole or not at all."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tasktheme.errors import DataError, ModelFileError, OutputError
+from tasktheme.files import write_file
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tasktheme.tasks.taskset import TaskSet
+
+FORMAT = 1
+ENDINGS = (".parquet", ".csv", ".npz")
+_ABOUT = "tasktheme"  # the key of what a file says about itself
+
+
+def check_ending(path: Path, endings: Sequence[str] = ENDINGS) -> None:
+    """OutputError unless the file's ending is one of these."""
+    if path.suffix.lower() not in endings:
+        raise OutputError(f"{str(path)!r}: the ending must be one of {', '.join(endings)}")
+
+
+def make_table(columns: Mapping[str, Sequence[Any] | np.ndarray[Any, Any]]) -> pa.Table:
+    """A table of named columns; DataError where one mixes kinds of values."""
+    import pyarrow as pa
+
+    arrays = {}
+    for name, values in columns.items():
+        try:
+            arrays[name] = pa.array(values if isinstance(values, np.ndarray) else list(values))
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise DataError(f"column {name!r} cannot be stored: its values are not of one kind ({error})") from error
+    return pa.table(arrays)
+
+
+def write_table(table: pa.Table, path: Path) -> None:
+    """Write a table by the file's ending; NumPy's has an array for each column."""
+    check_ending(path)
+    buffer = io.BytesIO()
+    if path.suffix.lower() == ".parquet":
+        import pyarrow.parquet as pq
+
+        pq.write_table(table, buffer)
+    elif path.suffix.lower() == ".csv":
+        buffer.write(csv_bytes(table))
+    else:
+        np.savez(buffer, allow_pickle=False, **{name: _numpy(table, name) for name in table.column_names})
+    write_file(path, buffer.getvalue())
+
+
+def csv_bytes(table: pa.Table) -> bytes:
+    """A table as CSV with a line of names."""
+    import pyarrow as pa
+    import pyarrow.csv as pc
+
+    texts = {name: _joined(table, name) for name in table.column_names if pa.types.is_list(table.schema.field(name).type)}
+    for name, values in texts.items():
+        table = table.set_column(table.column_names.index(name), name, pa.array(values))
+    buffer = io.BytesIO()
+    pc.write_csv(table, buffer)
+    return buffer.getvalue()
+
+
+def task_table(tasks: TaskSet) -> pa.Table:
+    """Tasks as a flat table: their own columns, size, converged, and gamma_0, gamma_1, ... for the themes."""
+    gamma = {f"gamma_{k}": tasks.concentration[:, k] for k in range(tasks.concentration.shape[1])}
+    return make_table({**tasks.columns, "size": tasks.sizes, "converged": tasks.converged, **gamma})
+
+
+def write_tasks(tasks: TaskSet, path: Path) -> None:
+    """Write a task set with what is known of its model."""
+    check_ending(path)
+    if path.suffix.lower() == ".parquet":
+        import pyarrow as pa
+
+        own = make_table({**tasks.columns, "size": tasks.sizes, "converged": tasks.converged})
+        flat = pa.array(tasks.concentration.reshape(-1))
+        nested = pa.FixedSizeListArray.from_arrays(flat, tasks.concentration.shape[1])
+        table = own.append_column("concentration", nested).replace_schema_metadata({_ABOUT: _about(tasks)})
+        write_table(table, path)
+    else:
+        write_table(whole_table(tasks), path)
+
+
+def whole_table(tasks: TaskSet) -> pa.Table:
+    """Tasks as a flat table that says in its own first row what is known of their model: CSV has no other place."""
+    return task_table(tasks).append_column(_ABOUT, [[_about(tasks), *[""] * (len(tasks) - 1)][: len(tasks)]])
+
+
+def _about(tasks: TaskSet) -> str:
+    prior = None if tasks.prior is None else tasks.prior.tolist()
+    return json.dumps({"format": FORMAT, "fingerprint": tasks.fingerprint, "prior": prior, "tasks": len(tasks)})
+
+
+def read_tasks(path: Path) -> dict[str, Any]:
+    """What :func:`write_tasks` wrote, as the arguments of a TaskSet."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError as error:
+        raise ModelFileError(f"there is no task file {str(path)!r}") from error
+    except OSError as error:
+        raise ModelFileError(f"cannot read {str(path)!r}: {error.strerror or error}") from error
+    return parse_tasks(content, str(path))
+
+
+def parse_tasks(content: bytes, name: str) -> dict[str, Any]:
+    """The arguments of a TaskSet from the content of a file, whatever it is called; ``name`` is for messages."""
+    import pyarrow as pa
+
+    try:
+        columns, about = _columns(content)
+        version, prior = int(about["format"]), about.get("prior")
+        if version > FORMAT:
+            raise ModelFileError(f"{name!r} has format {version}, newer than this tasktheme reads ({FORMAT}): update tasktheme")
+        if about.get("tasks", len(columns["size"])) != len(columns["size"]):
+            raise ValueError("some rows are missing")
+        return {
+            "concentration": np.ascontiguousarray(columns.pop("concentration"), dtype=np.float64),
+            "sizes": np.asarray(columns.pop("size"), dtype=np.int64),
+            "converged": np.asarray(columns.pop("converged"), dtype=np.bool_),
+            "columns": columns,
+            "fingerprint": str(about["fingerprint"]),
+            "prior": None if prior is None else np.asarray(prior, dtype=np.float64),
+        }
+    except ModelFileError:
+        raise
+    except (OSError, EOFError, zipfile.BadZipFile, pa.ArrowInvalid, KeyError, TypeError, ValueError, IndexError) as error:
+        raise ModelFileError(f"{name!r} is not a task file that tasktheme wrote, or is damaged") from error
+
+
+def _columns(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The columns of a task file, gamma as one array, and what the file says about itself."""
+    if content.startswith(b"PAR1"):
+        import pyarrow.parquet as pq
+
+        table = pq.read_table(io.BytesIO(content))
+        about = json.loads(table.schema.metadata[_ABOUT.encode()])
+        nested = table.column("concentration").combine_chunks()
+        gamma = nested.flatten().to_numpy(zero_copy_only=False).reshape(len(nested), nested.type.list_size)
+        return {**_flat(table.drop_columns(["concentration"])), "concentration": gamma}, about
+    if content.startswith(b"PK"):
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            flat = {name: arrays[name] if _is_own(name) else arrays[name].tolist() for name in arrays.files}
+    else:
+        import pyarrow.csv as pc
+
+        table = pc.read_csv(io.BytesIO(content), convert_options=pc.ConvertOptions(strings_can_be_null=False))
+        flat = _flat(table)
+    about = json.loads(flat.pop(_ABOUT)[0])
+    gamma = np.stack([flat.pop(name) for name in list(flat) if name.startswith("gamma_")], axis=1)
+    return {**flat, "concentration": gamma}, about
+
+
+def _flat(table: pa.Table) -> dict[str, Any]:
+    """Columns by name: a task set's own as arrays, as there may be millions, others as lists."""
+    columns = {name: table.column(name) for name in table.column_names}
+    return {name: column.to_numpy() if _is_own(name) else column.to_pylist() for name, column in columns.items()}
+
+
+def _is_own(name: str) -> bool:
+    return name in ("size", "converged") or name.startswith("gamma_")
+
+
+def _numpy(table: pa.Table, name: str) -> np.ndarray[Any, Any]:
+    """A column as an array without Python objects: lists joined, absent texts empty."""
+    import pyarrow as pa
+
+    kind = table.schema.field(name).type
+    if pa.types.is_list(kind):
+        return np.array(_joined(table, name), dtype=np.str_)
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
+        array: np.ndarray[Any, Any] = table.column(name).to_numpy()
+        if array.dtype != object:
+            return array
+    return np.array(["" if value is None else str(value) for value in table.column(name).to_pylist()], dtype=np.str_)
+
+
+def _joined(table: pa.Table, name: str) -> list[str]:
+    return ["" if value is None else " ".join(str(one) for one in value) for value in table.column(name).to_pylist()]
