@@ -52,6 +52,40 @@ def test_mean_mixture_and_top_themes() -> None:
     ]
 
 
+@pytest.mark.parametrize("level", [0.5, 0.9])
+def test_an_interval_holds_its_level_of_draws_and_half_of_the_rest_on_each_side(level: float) -> None:
+    tasks = make(3)
+    low, high = tasks.interval(level)
+    draws = np.stack([np.random.default_rng(5).dirichlet(gamma, size=40_000) for gamma in tasks.concentration], axis=1)
+    np.testing.assert_allclose((draws < low).mean(axis=0), (1.0 - level) / 2.0, atol=0.008)
+    np.testing.assert_allclose((draws > high).mean(axis=0), (1.0 - level) / 2.0, atol=0.008)
+
+
+def test_an_interval_of_a_single_theme_is_certain_and_a_level_is_checked() -> None:
+    low, high = make(themes=1).interval()
+    assert (low == 1.0).all()
+    assert (high == 1.0).all()
+    for level in (0.0, 1.0, 90.0):
+        with pytest.raises(DataError, match="between 0 and 1"):
+            make().interval(level)
+
+
+def test_concatenate_undoes_slicing_and_fills_columns_that_are_missing() -> None:
+    tasks = make()
+    again = tt.TaskSet.concatenate([tasks[:7], tasks[7:]])
+    np.testing.assert_array_equal(again.concentration, tasks.concentration)
+    np.testing.assert_array_equal(again.sizes, tasks.sizes)
+    np.testing.assert_array_equal(again.converged, tasks.converged)
+    assert dict(again.columns) == dict(tasks.columns)
+    assert again.fingerprint == "m"
+    mixed = tt.TaskSet.concatenate([tasks[:2], tasks[:1].with_columns(group=["a"])])
+    assert mixed.columns["group"] == [None, None, "a"]
+    with pytest.raises(DataError, match="different models"):
+        tt.TaskSet.concatenate([tasks, make(fingerprint="other")])
+    with pytest.raises(DataError, match="nothing to concatenate"):
+        tt.TaskSet.concatenate([])
+
+
 @pytest.mark.parametrize("block", [1, 7, 1 << 22])
 def test_nearest_is_brute_force_in_blocks_of_any_size(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
     monkeypatch.setattr(taskset, "_BLOCK", block)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.special import betaincinv
 
 from tasktheme.errors import DataError, ModelFileError, OutputError
 from tasktheme.maths import dirichlet
@@ -77,6 +78,23 @@ class TaskSet:
             self.fingerprint,
         )
 
+    @classmethod
+    def concatenate(cls, parts: Sequence[TaskSet]) -> TaskSet:
+        """All tasks of ``parts``, in order; a column that only some of them have is None in the others."""
+        if not parts:
+            raise DataError("there is nothing to concatenate: give at least one task set")
+        first = parts[0]
+        for part in parts[1:]:
+            first._check_same_model(part)
+        names = dict.fromkeys(name for part in parts for name in part.columns)
+        return cls(
+            np.concatenate([part.concentration for part in parts]),
+            np.concatenate([part.sizes for part in parts]),
+            np.concatenate([part.converged for part in parts]),
+            {name: [value for part in parts for value in part.columns.get(name, [None] * len(part))] for name in names},
+            first.fingerprint,
+        )
+
     def with_columns(self, **columns: Sequence[Any]) -> TaskSet:
         """A copy with more columns."""
         return TaskSet(self.concentration, self.sizes, self.converged, {**self.columns, **columns}, self.fingerprint)
@@ -92,6 +110,19 @@ class TaskSet:
         """(T, K) expected share of each theme in each task."""
         mixture: Floats = self.concentration / self.concentration.sum(axis=1, keepdims=True)
         return mixture
+
+    def interval(self, level: float = 0.9) -> tuple[Floats, Floats]:
+        """Low and high ends, (T, K) each, of the equal-tailed credible interval of each theme's share.
+
+        A share on its own is Beta(gamma_k, sum_j gamma_j - gamma_k), the marginal of the Dirichlet.
+        """
+        if not 0.0 < level < 1.0:
+            raise DataError(f"level, the probability inside the interval, must lie between 0 and 1, got {level}")
+        if self.concentration.shape[1] == 1:
+            return np.ones_like(self.concentration), np.ones_like(self.concentration)  # a single theme is all of a task
+        rest = self.concentration.sum(axis=1, keepdims=True) - self.concentration
+        tail = (1.0 - level) / 2.0
+        return betaincinv(self.concentration, rest, tail), betaincinv(self.concentration, rest, 1.0 - tail)
 
     def top_themes(self, k: int = 3) -> npt.NDArray[np.int64]:
         """(T, k) the strongest themes of each task, strongest first."""
