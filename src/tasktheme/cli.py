@@ -11,7 +11,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from tasktheme import __version__
-from tasktheme.errors import Interrupted, OutputError, TaskThemeError, TrainingError
+from tasktheme.errors import DataError, Interrupted, OutputError, TaskThemeError, TrainingError
 from tasktheme.options import (
     AllowDamaged,
     Data,
@@ -268,6 +268,73 @@ def evaluate(
         write_file(out, (json.dumps(result.as_dict(), indent=1) + "\n").encode())
     if not quiet:
         _print(evaluation_table(result))
+
+
+@app.command()
+def explore(
+    model: Model,
+    tasks: Annotated[
+        str,
+        typer.Argument(
+            help="Tasks that embed wrote (.parquet), or DATA to draw tasks from.", metavar="TASKS", show_default=False
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="HTML file for the page.", show_default=False)],
+    data: Annotated[
+        str | None, typer.Option(help="Where the tasks of a .parquet file came from, to show their images.", metavar="DATA")
+    ] = None,
+    title: Annotated[str, typer.Option(help="Heading of the page.")] = "Atlas of tasks",
+    part: PartOf = Part.test,
+    ways: Ways = 5,
+    shots: Shots = 20,
+    number: Number = 100,
+    seed: Seed = 1,
+    unlabelled: Unlabelled = False,
+    data_dir: DataDir = None,
+    size: Size = 64,
+    held_out: HeldOut = None,
+    allow_damaged: AllowDamaged = False,
+    device: Device = DeviceName.auto,
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write one page that opens offline: a map of all tasks, their images, mixtures and neighbours, and the themes.
+
+    Tasks are drawn and embedded as by `embed`, with the same options, or come from its file. With `--data` the file's tasks
+    get their images back: repeat the options that `embed` had.
+
+    Examples: `tasktheme explore glyphs-model glyphs --out atlas.html -n 500`,
+    `tasktheme explore my-model customers/ --unlabelled --out atlas.html`,
+    `tasktheme explore glyphs-model tasks.parquet --data glyphs --out atlas.html`
+    """
+    from tasktheme.data.dataset import Dataset
+    from tasktheme.data.episodes import Episodes
+    from tasktheme.ptm import PTM
+    from tasktheme.report.explorer import write_explorer
+    from tasktheme.tasks.taskset import TaskSet
+
+    _refuse_existing(out, overwrite=overwrite)
+    stored = TaskSet.load(tasks) if tasks.endswith(".parquet") else None
+    if stored is None and data is not None:
+        raise DataError(f"--data says where the tasks of a .parquet file came from, but {tasks!r} is no such file: leave it out")
+    loaded = PTM.load(model, device=device.value)
+
+    def draw(n: int) -> Episodes | Dataset:
+        source = Source(data or tasks, data_dir, size, held_out, allow_damaged, quiet)
+        return source.tasks() if unlabelled else source.part(part).episodes(ways=ways, shots=shots, n=n, seed=seed)
+
+    origin: Episodes | Dataset | None
+    if stored is None:
+        origin = draw(number)
+        embedded = loaded.embed(origin, progress=not quiet)
+    else:
+        origin, embedded = None if data is None else draw(len(stored)), stored
+    trained = loaded.trained_on
+    facts = [("Tasks from", data or tasks), ("Trained on", f"{trained['tasks']:,} tasks of {trained['data']}")]
+    write_explorer(out, model=loaded, tasks=embedded, origin=origin, title=title, facts=facts)
+    if not quiet:
+        typer.echo(f"wrote {out}: {len(embedded):,} tasks, {out.stat().st_size / 1e6:.1f} MB")
+        typer.echo(f"open   {out.resolve().as_uri()}")
 
 
 @app.command()

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from tasktheme.report.page import write_pictures, write_report
 
 import tasktheme as tt
 from tasktheme.errors import DataError, OutputError
 from tasktheme.report import page
-from tasktheme.report.page import write_pictures, write_report
 
 EVIL = "<script>alert(1)</script>"
 FACTS = [("data", "drawings & more"), (EVIL, EVIL)]

@@ -10,8 +10,8 @@ from tasktheme.tasks.taskset import TaskSet
 
 Floats = npt.NDArray[np.float64]
 
-_LANDMARKS = 800  # tasks that are scaled all together; the others are placed among them
-_ROUNDS = 60  # of placing a task among the landmarks
+_LANDMARKS = 500  # tasks that are scaled all together; the others are placed among them
+_ROUNDS = 40  # of placing a task among the landmarks
 _BLOCK = 1 << 22  # distances held at once while placing
 
 
@@ -24,12 +24,12 @@ def place_tasks(tasks: TaskSet) -> tuple[Floats, float]:
     order = np.random.default_rng(0).permutation(len(tasks))
     chosen = np.sort(order[:_LANDMARKS])
     landmarks = tasks[chosen]
-    corner, stress = scale_down(_distance(landmarks, landmarks))
+    places, stress = scale_down(_distance(landmarks, landmarks))
     place = np.empty((len(tasks), 2))
-    place[chosen] = corner
+    place[chosen] = places
     others = np.sort(order[_LANDMARKS:])
     for rows in np.array_split(others, -(-len(others) * len(chosen) // _BLOCK) or 1):
-        place[rows] = _place_among(_distance(tasks[rows], landmarks), corner)
+        place[rows] = _place_among(_distance(tasks[rows], landmarks), places)
     return place, stress
 
 
@@ -39,16 +39,16 @@ def _distance(tasks: TaskSet, others: TaskSet) -> Floats:
     return distance
 
 
-def _place_among(distance: Floats, corner: Floats) -> Floats:
-    """(R, 2) places of tasks that keep their ``distance`` (R, L) to landmarks at ``corner`` (L, 2) best.
+def _place_among(distance: Floats, landmarks: Floats) -> Floats:
+    """(R, 2) places of tasks that keep their ``distance`` (R, L) to ``landmarks`` (L, 2) best.
 
     Majorisation as in :func:`scale_down`, with the landmarks held where they are; starts near the closest landmark.
     """
-    target, fixed = torch.from_numpy(distance), torch.from_numpy(corner)
+    target, fixed = torch.from_numpy(distance), torch.from_numpy(landmarks)
     centre = fixed.mean(dim=0)
     place = fixed[target.argmin(dim=1)] + 1e-3 * (centre - fixed[target.argmin(dim=1)])
     for _ in range(_ROUNDS):
-        apart = torch.cdist(place, fixed)
+        apart = _apart(place, fixed)
         ratio = (target / apart).where(apart > 0.0, torch.zeros(()).double())
         place = centre + (ratio.sum(dim=1, keepdim=True) * place - ratio @ fixed) / len(fixed)
     placed: Floats = place.numpy()
@@ -77,5 +77,9 @@ def scale_down(distance: Floats, *, rounds: int = 300) -> tuple[Floats, float]:
 
 
 def _pairwise(place: Floats) -> Floats:
-    distance: Floats = np.linalg.norm(place[:, None] - place, axis=-1)
+    distance: Floats = _apart(*2 * (torch.from_numpy(place),)).numpy()
     return distance
+
+
+def _apart(places: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+    return torch.cdist(places, others, compute_mode="donot_use_mm_for_euclid_dist")  # exact where places are close
