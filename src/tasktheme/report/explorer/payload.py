@@ -59,8 +59,8 @@ def _groups(tasks: TaskSet) -> tuple[list[str], npt.NDArray[np.int64]]:
 
 
 def _palette(mode: str) -> dict[str, list[str]]:
-    """Colours of groups and themes and a scale from low to high, without the end that is lost on the background."""
-    ends = (0.0, 0.92) if mode == "light" else (0.18, 1.0)
+    """Colours of groups and themes, and a scale that rises from near the background's lightness to far from it."""
+    ends = (0.92, 0.0) if mode == "light" else (0.18, 1.0)
     return {
         "groups": list(COLOURS) if mode == "light" else [_lighter(colour) for colour in COLOURS],
         "scale": [to_hex(colormaps["viridis"](float(t))) for t in np.linspace(*ends, _STOPS)],

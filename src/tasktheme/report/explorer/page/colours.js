@@ -16,7 +16,7 @@ const colourings = {
   group: { name: "Group", colour: (i) => groupColour(groupOf[i]) },
   entropy: { name: "Entropy", scale: (i) => quantile(entropyOrder, entropy[i]), ends: ["more certain", "less certain"] },
   theme: { name: "Strongest theme", colour: (i) => themeColour(strongest[i]) },
-  distance: { name: "Distance from the task", ends: ["near", "far"] },
+  distance: { name: "Nearness to the task", ends: ["far", "near"] },
   share: { name: "Share of a theme", ends: ["none", "all"] },
 };
 const quantile = (sorted, value) => (sorted.length < 2 ? 0.5 : d3.bisectCenter(sorted, value) / (sorted.length - 1));
@@ -25,7 +25,7 @@ function colourOfTask() {
   if (state.colour === "distance" && state.task !== null) {
     const distances = lossOf(state.task);
     const order = Float64Array.from(distances).sort();
-    return (i) => scaleColour(quantile(order, distances[i]));
+    return (i) => scaleColour(1 - quantile(order, distances[i]));
   }
   if (state.colour === "share") {
     const most = d3.max(rows, (i) => share(i, state.theme)) || 1;

@@ -1,6 +1,6 @@
 // Two tasks side by side, and both distances in words.
-function side(i) {
-  return el("section", {}, el("h3", {}, taskLink(i)), el("p", { class: "small faint" }, named(groupName(i))),
+function side(i, letter) {
+  return el("section", {}, el("h3", {}, `${letter} `, taskLink(i)), el("p", { class: "small faint" }, named(groupName(i))),
     taskImages(i), el("p", { class: "small" }, `Entropy ${tenth(entropy[i])} nats, ${count(sizes[i], "data point")}`));
 }
 
@@ -29,14 +29,14 @@ function compareView(i, j) {
   if (i === null) return [heading("Compare two tasks"), empty("Choose the first task: on the map, from the list under Tasks, or by search.")];
   if (j === null) {
     const colour = colourOfTask();
-    return [heading("Compare"), el("div", { class: "pair" }, side(i), el("section", {}, el("h3", {}, "…"), empty("Choose the second task: on the map, or by search."))),
+    return [heading("Compare"), el("div", { class: "pair" }, side(i, "A"), el("section", {}, el("h3", {}, "B"), empty("Choose the second task: on the map, or by search."))),
       el("h3", {}, "Or one of the nearest"),
       el("ol", { class: "list" }, nearest(lossOf(i), i, NEIGHBOURS).map((n) => taskItem(n, colour, nats(kl(i, n)), null, `#compare-${i}-${n}`)))];
   }
   return [
     heading("Compare", el("a", { class: "button", href: `#compare-${j}-${i}` }, "Swap")),
     el("p", { class: "small faint lead" }, "Click another dot to replace the second task."),
-    el("div", { class: "pair" }, side(i), side(j)),
+    el("div", { class: "pair" }, side(i, "A"), side(j, "B")),
     way(i, j, "A", "B"), way(j, i, "B", "A"),
     el("p", { class: "lead" }, i === j ? "A task has distance 0 to itself." : verdict(i, j)),
     sizes[i] === sizes[j] ? null : el("p", { class: "small faint" },
