@@ -281,7 +281,7 @@ def explore(
     ],
     out: Annotated[Path, typer.Option(help="HTML file for the page.", show_default=False)],
     data: Annotated[
-        str | None, typer.Option(help="Where the tasks of a .parquet file came from, to show their images.", metavar="DATA")
+        str | None, typer.Option(help="Where the tasks of a file came from, to show their images.", metavar="DATA")
     ] = None,
     title: Annotated[str, typer.Option(help="Heading of the page.")] = "Atlas of tasks",
     part: PartOf = Part.test,
@@ -314,9 +314,11 @@ def explore(
     from tasktheme.tasks.taskset import TaskSet
 
     _refuse_existing(out, overwrite=overwrite)
-    stored = TaskSet.load(tasks) if tasks.endswith(".parquet") else None
+    stored = TaskSet.load(tasks) if tasks.endswith((".parquet", ".csv")) else None
     if stored is None and data is not None:
-        raise DataError(f"--data says where the tasks of a .parquet file came from, but {tasks!r} is no such file: leave it out")
+        raise DataError(
+            f"--data says where the tasks of a file came from, but {tasks!r} is no .parquet or .csv file of tasks: leave it out"
+        )
     loaded = PTM.load(model, device=device.value)
 
     def draw(n: int) -> Episodes | Dataset:

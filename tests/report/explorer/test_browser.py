@@ -53,7 +53,8 @@ def test_it_opens_with_every_task_on_list_and_map(visit, atlas: Path, shown: tt.
     assert page.locator("#legend button").all_inner_texts() == ["blocks", "columns", "rows"]
     colours = page.evaluate(
         "() => { const c = document.getElementById('dots');"
-        "const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data; return new Set(new Uint32Array(d.buffer)).size }"
+        "const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;"
+        "return new Set(new Uint32Array(d.buffer)).size }"
     )
     assert colours > 6  # paper, three groups, and their edges
 

@@ -17,7 +17,7 @@ from tasktheme.report.explorer.thumbnails import COLUMNS, TILE, choose_tiles, dr
 from tasktheme.report.typical import full_contrast, is_ink, typical_rows
 
 OF_TASK, OF_THEME = 10, 13
-MOST_IMAGES = 8_000  # distinct ones on a page: some 10 MB
+MOST_IMAGES = 8_000  # distinct ones on a page: 6 MB of photographs
 
 
 def image_payload(model: PTM, origin: Origin | None) -> dict[str, Any] | None:

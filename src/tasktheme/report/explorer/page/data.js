@@ -27,6 +27,6 @@ const entropyOrder = Float64Array.from(entropy).sort();
 const hasGroups = page.groups.length > 1;
 
 const taskName = (i) => page.columns.name?.[i] || `Task ${i}`;
-const groupName = (i) => page.groups[groupOf[i]] ?? "";
+const groupName = (i) => (hasGroups ? page.groups[groupOf[i]] : ""); // one group for all says nothing
 const haystack = rows.map((i) => // a space at each end, so that " 12 " finds a number
   ` ${[taskName(i), `task ${i}`, groupName(i), ...Object.values(page.columns).map((column) => column[i])].join(" ").toLowerCase()} `);

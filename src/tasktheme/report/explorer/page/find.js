@@ -10,10 +10,10 @@ function search() {
   }
   const orders = { number: (i) => i, certain: (i) => entropy[i], uncertain: (i) => -entropy[i] };
   state.list = d3.sort(rows.filter((i) => state.found[i]), orders[state.sort]);
-  const sameMap = `stress ${page.stress.toFixed(2)}: ${page.stress > 0.2 ? "distances on the map are rough" : "the map keeps distances well"}`;
+  const trust = `stress ${page.stress.toFixed(2)}: ${page.stress > 0.2 ? "distances on the map are rough" : "the map keeps distances well"}`;
   document.getElementById("status").textContent = state.list.length < T
     ? `${comma(state.list.length)} of ${count(T, "task")} found`
-    : `${count(T, "task")}${T > 2 ? ` · ${sameMap}` : ""}`;
+    : `${count(T, "task")}${T > 2 ? ` · ${trust}` : ""} · press ? for keys`;
   recolour();
   drawLegend();
 }
