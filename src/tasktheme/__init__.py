@@ -9,7 +9,9 @@ from tasktheme.errors import TaskThemeError
 from tasktheme.evaluation import Evaluation, evaluate
 from tasktheme.ptm import PTM
 from tasktheme.settings import Settings
-from tasktheme.tasks.taskset import Nearest, TaskSet
+from tasktheme.tasks.novelty import Novelty
+from tasktheme.tasks.search import Nearest
+from tasktheme.tasks.taskset import TaskSet
 
 __all__ = [
     "PTM",
@@ -18,6 +20,7 @@ __all__ = [
     "Episodes",
     "Evaluation",
     "Nearest",
+    "Novelty",
     "Settings",
     "TaskSet",
     "TaskThemeError",

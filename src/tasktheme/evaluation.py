@@ -12,7 +12,8 @@ import torch
 from tasktheme.data.dataset import Dataset
 from tasktheme.errors import DataError
 from tasktheme.ptm import PTM
-from tasktheme.tasks.taskset import Floats, TaskSet
+from tasktheme.tasks.distances import Floats
+from tasktheme.tasks.taskset import TaskSet
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from tasktheme.data.dataset import Dataset, DataSplit
 from tasktheme.data.episodes import EpisodeBatch, Episodes, whole_tasks
 from tasktheme.device import find_device
 from tasktheme.errors import DataError, Interrupted, ModelFileError, NotFittedError, OutputError, SettingsError, TrainingError
+from tasktheme.maths import gaussian
 from tasktheme.model.e_step import TaskPosterior, e_step
 from tasktheme.model.themes import Themes
 from tasktheme.nets.build import Networks
@@ -142,7 +143,8 @@ class PTM:
             columns = {"group": source.groups(), "classes": [" ".join(names) for names in source.class_names()]}
         else:
             sizes, columns = source.counts, {"name": list(source.class_names)}
-        return TaskSet(gamma, sizes, converged, columns, fitted.fingerprint)
+        prior = fitted.themes.alpha.double().cpu().numpy()
+        return TaskSet(gamma, sizes, converged, columns, fitted.fingerprint, prior)
 
     def mean_embedding(self, tasks: TaskData, *, progress: bool = False) -> npt.NDArray[np.float32]:
         """(T, D) the mean embedding of each task's data points: a plain vector to compare the themes with."""
@@ -171,6 +173,12 @@ class PTM:
     def fingerprint(self) -> str:
         """Names this model by its weights; task sets carry it."""
         return self._require_fitted().fingerprint
+
+    def theme_distances(self) -> npt.NDArray[np.float64]:
+        """(K, K) 2-Wasserstein distances between the themes' Gaussians: the ground cost of ``TaskSet.earth_mover``."""
+        distances = gaussian.wasserstein(self.themes.mu.double(), self.themes.scale_tril.double())
+        array: npt.NDArray[np.float64] = distances.cpu().numpy()
+        return array
 
     def decode_themes(self) -> npt.NDArray[np.float32] | None:
         """The decoded mean of each theme, (K, *point shape); None where there is no decoder."""

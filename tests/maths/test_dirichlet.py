@@ -101,6 +101,15 @@ def test_kl_is_torchs_pair_by_pair(gamma: Tensor, other: Tensor) -> None:
     np.testing.assert_allclose(dirichlet.kl_divergence(gamma, other).numpy(), expected, rtol=1e-9, atol=1e-7)
 
 
+@few
+@given(concentrations(3))
+def test_paired_kl_is_torchs_and_exactly_zero_on_itself(gamma: Tensor) -> None:
+    other = gamma.roll(1, dims=0)
+    expected = [plain.dirichlet_kl(a.numpy(), b.numpy()) for a, b in zip(gamma, other, strict=True)]
+    np.testing.assert_allclose(dirichlet.paired_kl(gamma, other).numpy(), expected, rtol=1e-9, atol=1e-7)
+    assert (dirichlet.paired_kl(gamma, gamma.clone()) == 0.0).all()
+
+
 @pytest.mark.parametrize("gamma", GAMMAS)
 def test_expectations_agree_with_monte_carlo(gamma: tuple[float, ...]) -> None:
     alpha = np.linspace(0.5, 2.0, len(gamma))

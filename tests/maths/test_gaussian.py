@@ -7,13 +7,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import linalg, stats
 from torch import Tensor
 
 from oracles import plain
 from oracles.monte_carlo import agrees
 from oracles.problems import COVARIANCES, covariances, few, make_problem, seeds
-from tasktheme.maths.gaussian import diagonal_entropy, expected_log_likelihood
+from tasktheme.maths.gaussian import diagonal_entropy, expected_log_likelihood, wasserstein
 from tasktheme.model.themes import Covariance
 
 SAMPLES = 50_000
@@ -112,3 +112,27 @@ def test_entropy_of_an_embedding_is_scipys(seed: int) -> None:
     m, s, _, _ = flat_problem(seed)
     expected = [stats.multivariate_normal(m[n], np.diag(s[n].numpy() ** 2)).entropy() for n in range(len(m))]
     np.testing.assert_allclose(diagonal_entropy(s).numpy(), expected, rtol=1e-10)
+
+
+@few
+@given(seeds, covariances, st.integers(1, 5))
+def test_wasserstein_is_that_by_matrix_square_roots(seed: int, covariance: Covariance, dim: int) -> None:
+    _, _, mu, scale_tril = flat_problem(seed, covariance, dim=dim)
+    found = wasserstein(mu, scale_tril).numpy()
+    covariances = plain.dense(covariance_of(scale_tril))
+    for i, A in enumerate(covariances):
+        root = linalg.sqrtm(A)
+        for j, B in enumerate(covariances):
+            squared = float(((mu[i] - mu[j]) ** 2).sum()) + np.trace(A + B - 2.0 * linalg.sqrtm(root @ B @ root)).real
+            assert found[i, j] ** 2 == pytest.approx(squared, rel=1e-6, abs=1e-6)
+    assert (np.diag(found) == 0.0).all()
+    np.testing.assert_array_equal(found, found.T)
+
+
+def test_wasserstein_of_gaussians_in_one_dimension_is_between_their_quantiles() -> None:
+    mu, scale = torch.tensor([[0.0], [3.0]]).double(), torch.tensor([[1.0], [2.5]]).double()
+    levels = (np.arange(200_000) + 0.5) / 200_000
+    quantiles = [stats.norm(float(m), float(s)).ppf(levels) for m, s in zip(mu, scale, strict=True)]
+    expected = np.sqrt(np.mean((quantiles[0] - quantiles[1]) ** 2))
+    assert float(wasserstein(mu, scale)[0, 1]) == pytest.approx(expected, rel=1e-4)
+    assert float(wasserstein(mu, scale[..., None])[0, 1]) == pytest.approx(expected, rel=1e-4)

@@ -10,7 +10,7 @@ from scipy import stats
 
 import tasktheme as tt
 from tasktheme.errors import DataError, ModelFileError, OutputError
-from tasktheme.tasks import taskset
+from tasktheme.tasks import search
 
 
 def make(count: int = 30, themes: int = 4, seed: int = 0, fingerprint: str = "m") -> tt.TaskSet:
@@ -88,7 +88,7 @@ def test_concatenate_undoes_slicing_and_fills_columns_that_are_missing() -> None
 
 @pytest.mark.parametrize("block", [1, 7, 1 << 22])
 def test_nearest_is_brute_force_in_blocks_of_any_size(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
-    monkeypatch.setattr(taskset, "_BLOCK", block)
+    monkeypatch.setattr(search, "_PRODUCTS", block)
     query, reference = make(12, seed=1), make(40, seed=2)
     found = query.nearest(reference, k=3)
     distances = query.kl(reference)

@@ -44,6 +44,26 @@ def kl_divergence(gamma: Float[Tensor, "T1 K"], other: Float[Tensor, "T2 K"]) ->
     return (own[:, None] + left @ right.mT).clamp_min(0.0)
 
 
+def paired_kl(gamma: Float[Tensor, "*B K"], other: Float[Tensor, "*B K"]) -> Float[Tensor, "*B"]:
+    """KL[Dirichlet(gamma_i) || Dirichlet(other_i)] of pairs: ln B(other) - ln B(gamma) - (other - gamma) . g.
+
+    This is the Bregman divergence of ln B, whose gradient is g. It is exactly 0 where the two are equal.
+    """
+    slope = ((other - gamma) * expected_log(gamma)).sum(dim=-1)
+    kl = (log_normaliser(other) - log_normaliser(gamma) - slope).clamp_min(0.0)
+    return torch.where((gamma == other).all(dim=-1), 0.0, kl)
+
+
+def hellinger(gamma: Float[Tensor, "T1 K"], other: Float[Tensor, "T2 K"]) -> Float[Tensor, "T1 T2"]:
+    """Hellinger distance in [0, 1] between Dirichlet(gamma_i) and Dirichlet(other_j), for all pairs.
+
+    H^2 = 1 - B((gamma_i + other_j) / 2) / sqrt(B(gamma_i) B(other_j)).
+    """
+    between = log_normaliser((gamma[:, None] + other) / 2.0)
+    ends = (log_normaliser(gamma)[:, None] + log_normaliser(other)) / 2.0
+    return (-torch.expm1(between - ends)).clamp_min(0.0).sqrt()
+
+
 def newton_step(alpha: Float[Tensor, " K"], mean_expected_log: Float[Tensor, " K"]) -> Float[Tensor, " K"]:
     """H^-1 g of the bound with respect to alpha, per task (Appendix B, maximum likelihood for alpha).
 

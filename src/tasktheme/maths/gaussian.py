@@ -54,3 +54,18 @@ def _diagonal_quadratic(m: Tensor, s: Tensor, mu: Tensor, scale: Tensor) -> tupl
 def diagonal_entropy(s: Float[Tensor, "*N D"]) -> Float[Tensor, "*N"]:
     """Entropy of q(u) = N(m, diag(s^2)): sum_d (ln s_d + (1 + ln 2 pi) / 2), the term -E[ln q(u)] of Eq. (4)."""
     return s.log().sum(dim=-1) + 0.5 * s.shape[-1] * (1.0 + _LOG_2PI)
+
+
+def wasserstein(mu: Float[Tensor, "K D"], scale_tril: Float[Tensor, "K *DD"]) -> Float[Tensor, "K K"]:
+    """2-Wasserstein distance between all pairs of Gaussians N(mu_k, Sigma_k); exactly 0 from each to itself.
+
+    W^2 = |mu_i - mu_j|^2 + tr(Sigma_i) + tr(Sigma_j) - 2 tr((Sigma_i^1/2 Sigma_j Sigma_i^1/2)^1/2), and the last trace is
+    the sum of the singular values of L_i' L_j with Sigma = L L': no square root of a matrix is needed.
+    """
+    means = (mu[:, None] - mu).square().sum(dim=-1)
+    if scale_tril.ndim == 2:
+        return (means + (scale_tril[:, None] - scale_tril).square().sum(dim=-1)).sqrt()
+    trace = scale_tril.square().sum(dim=(-2, -1))
+    shared = torch.stack([torch.linalg.svdvals(L.mT @ scale_tril).sum(dim=-1) for L in scale_tril])
+    spread = (trace[:, None] + trace) - (shared + shared.mT)  # symmetric to the last bit
+    return (means + spread).clamp_min(0.0).sqrt().fill_diagonal_(0.0)

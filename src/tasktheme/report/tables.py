@@ -8,7 +8,9 @@ import numpy as np
 from rich.table import Table
 
 from tasktheme.evaluation import Evaluation
-from tasktheme.tasks.taskset import Floats, Nearest, TaskSet
+from tasktheme.tasks.distances import Floats
+from tasktheme.tasks.search import Nearest
+from tasktheme.tasks.taskset import TaskSet
 
 
 def task_names(tasks: TaskSet) -> list[str]:

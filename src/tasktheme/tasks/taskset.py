@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Iterator, Mapping, Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from scipy.special import betaincinv
 
-from tasktheme.errors import DataError, ModelFileError, OutputError
+from tasktheme.errors import DataError, OutputError
 from tasktheme.maths import dirichlet
+from tasktheme.tasks import distances
+from tasktheme.tasks.distances import Direction, Floats
+from tasktheme.tasks.files import read_tasks, task_table, write_tasks
+from tasktheme.tasks.novelty import Novelty, percentile_of
+from tasktheme.tasks.search import Index, Nearest
 
-_FORMAT = 1
-_BLOCK = 1 << 22  # distances held at once in a search
-_OWN_COLUMNS = ("concentration", "size", "converged")
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
 
-Floats = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class Nearest:
-    """The k nearest reference tasks of each query, nearest first: indices and KL distances, both (queries, k)."""
-
-    indices: npt.NDArray[np.int64]
-    distances: Floats
+_OWN_COLUMNS = ("concentration", "size", "converged", "tasktheme")
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +38,7 @@ class TaskSet:
         converged: (T,) whether the E-step met its tolerance.
         columns: anything else known of the tasks (name, group, classes, ...), a value for each.
         fingerprint: of the model that embedded them; tasks of different models are not compared.
+        prior: alpha, (K,): what gamma would be for a task without data points; None where it is not known.
     """
 
     concentration: Floats
@@ -49,14 +46,24 @@ class TaskSet:
     converged: npt.NDArray[np.bool_]
     columns: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     fingerprint: str = ""
+    prior: Floats | None = None
 
     def __post_init__(self) -> None:
-        for array in ("concentration", "sizes", "converged"):
-            frozen = getattr(self, array).view()
+        if self.concentration.ndim != 2 or self.concentration.shape[1] < 1:
+            raise DataError(f"concentration must be (tasks, themes) numbers, got shape {self.concentration.shape}")
+        if not (np.isfinite(self.concentration) & (self.concentration > 0.0)).all():
+            raise DataError("concentration must be finite and above 0 throughout")
+        for array in ("concentration", "sizes", "converged", "prior"):
+            if (own := getattr(self, array)) is None:
+                continue
+            wanted = self.concentration.shape[1] if array == "prior" else len(self)
+            if len(own) != wanted:
+                raise DataError(f"{array} has {len(own)} values, expected {wanted}")
+            frozen = own.view()
             frozen.flags.writeable = False
             object.__setattr__(self, array, frozen)
         for name, values in self.columns.items():
-            if name in _OWN_COLUMNS:
+            if name in _OWN_COLUMNS or name.startswith("gamma_"):
                 raise DataError(f"a column cannot be called {name!r}: that is one of the task set's own")
             if len(values) != len(self):
                 raise DataError(f"column {name!r} has {len(values)} values for {len(self)} tasks")
@@ -70,12 +77,12 @@ class TaskSet:
     def __getitem__(self, which: int | slice | Sequence[int] | npt.NDArray[Any]) -> TaskSet:
         """Some of the tasks, by slice, indices or a boolean mask; one index gives a set of one task."""
         rows = np.atleast_1d(np.arange(len(self))[which])
-        return TaskSet(
-            self.concentration[rows],
-            self.sizes[rows],
-            self.converged[rows],
-            {name: [values[i] for i in rows] for name, values in self.columns.items()},
-            self.fingerprint,
+        return dataclasses.replace(
+            self,
+            concentration=self.concentration[rows],
+            sizes=self.sizes[rows],
+            converged=self.converged[rows],
+            columns={name: [values[i] for i in rows] for name, values in self.columns.items()},
         )
 
     @classmethod
@@ -83,33 +90,46 @@ class TaskSet:
         """All tasks of ``parts``, in order; a column that only some of them have is None in the others."""
         if not parts:
             raise DataError("there is nothing to concatenate: give at least one task set")
-        first = parts[0]
         for part in parts[1:]:
-            first._check_same_model(part)
+            parts[0]._check_same_model(part)
         names = dict.fromkeys(name for part in parts for name in part.columns)
-        return cls(
-            np.concatenate([part.concentration for part in parts]),
-            np.concatenate([part.sizes for part in parts]),
-            np.concatenate([part.converged for part in parts]),
-            {name: [value for part in parts for value in part.columns.get(name, [None] * len(part))] for name in names},
-            first.fingerprint,
+        return dataclasses.replace(
+            parts[0],
+            concentration=np.concatenate([part.concentration for part in parts]),
+            sizes=np.concatenate([part.sizes for part in parts]),
+            converged=np.concatenate([part.converged for part in parts]),
+            columns={name: [value for part in parts for value in part.columns.get(name, [None] * len(part))] for name in names},
         )
 
     def with_columns(self, **columns: Sequence[Any]) -> TaskSet:
         """A copy with more columns."""
-        return TaskSet(self.concentration, self.sizes, self.converged, {**self.columns, **columns}, self.fingerprint)
+        return dataclasses.replace(self, columns={**self.columns, **columns})
+
+    def resized(self, n: int) -> TaskSet:
+        """The same tasks as if each had ``n`` data points of its own kind: they then compare by content, not by size.
+
+        What the data added to the prior, gamma - alpha, is scaled to the sum n; ``sizes`` become n. A task of few data
+        points gains a certainty that it does not have: choose n no larger than the sizes that matter.
+        """
+        if not isinstance(n, int | np.integer) or n < 1:
+            raise DataError(f"n, the common size, must be a whole number of at least 1, got {n!r}")
+        if self.prior is None:
+            raise DataError("these tasks do not know their model's prior, so they cannot be resized: embed them again")
+        evidence = np.maximum(self.concentration - self.prior, 0.0)  # rounding can leave a little below the prior
+        scale = n / np.maximum(evidence.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
+        return dataclasses.replace(self, concentration=self.prior + scale * evidence, sizes=np.full(len(self), n, dtype=np.int64))
 
     def entropy(self) -> Floats:
         """(T,) differential entropy of each task's distribution in nats: the paper's task uncertainty.
 
-        It falls as a task grows; compare tasks of one size.
+        It falls as a task grows; compare tasks of one size, or :meth:`resized` ones.
         """
-        return _numpy(dirichlet.entropy(_tensor(self.concentration)))
+        entropy: Floats = dirichlet.entropy(distances.tensor(self.concentration)).numpy()
+        return entropy
 
     def mean_mixture(self) -> Floats:
         """(T, K) expected share of each theme in each task."""
-        mixture: Floats = self.concentration / self.concentration.sum(axis=1, keepdims=True)
-        return mixture
+        return distances.mean_mixture(self.concentration)
 
     def interval(self, level: float = 0.9) -> tuple[Floats, Floats]:
         """Low and high ends, (T, K) each, of the equal-tailed credible interval of each theme's share.
@@ -128,117 +148,103 @@ class TaskSet:
         """(T, k) the strongest themes of each task, strongest first."""
         return np.argsort(-self.concentration, axis=1, kind="stable")[:, :k]
 
-    def kl(self, other: TaskSet) -> Floats:
+    def kl(self, other: TaskSet, *, direction: Direction = "forward") -> Floats:
         """(T, T') KL[self_i || other_j] for all pairs: what is lost when task i is read with task j's distribution.
 
-        A task's distance to itself is exactly 0.
+        "reverse" is KL[other_j || self_i], "symmetric" the mean of both. As with every distance here, a task is at distance
+        exactly 0 from itself.
         """
         self._check_same_model(other)
-        distances = _numpy(dirichlet.kl_divergence(_tensor(self.concentration), _tensor(other.concentration)))
-        same: dict[bytes, list[int]] = {}
-        for j, row in enumerate(other.concentration):
-            same.setdefault(row.tobytes(), []).append(j)
-        for i, row in enumerate(self.concentration):  # rounding must not part equal tasks
-            distances[i, same.get(row.tobytes(), [])] = 0.0
-        return distances
+        return distances.kl(self.concentration, other.concentration, direction)
 
-    def nearest(self, reference: TaskSet, k: int = 5) -> Nearest:
-        """The k tasks of ``reference`` with the smallest KL[self_i || reference_j]; a task is not its own neighbour."""
+    def symmetric_kl(self, other: TaskSet) -> Floats:
+        """(T, T') the mean of KL in both directions (half of Jeffreys' divergence), in nats."""
+        return self.kl(other, direction="symmetric")
+
+    def hellinger(self, other: TaskSet) -> Floats:
+        """(T, T') Hellinger distance between the Dirichlet distributions: a metric from 0 to 1."""
+        self._check_same_model(other)
+        return distances.hellinger(self.concentration, other.concentration)
+
+    def jensen_shannon(self, other: TaskSet) -> Floats:
+        """(T, T') Jensen-Shannon distance of the mean mixtures: a metric from 0 to sqrt(ln 2) that ignores certainty."""
+        self._check_same_model(other)
+        return distances.jensen_shannon(self.concentration, other.concentration)
+
+    def earth_mover(self, other: TaskSet, ground: npt.ArrayLike) -> Floats:
+        """(T, T') least work that turns one mean mixture into the other, where moving between themes costs ``ground``.
+
+        ``ground`` (K, K) is usually ``model.theme_distances()``, so that alike themes are close. Needs the extra "transport".
+        """
+        self._check_same_model(other)
+        return distances.earth_mover(self.concentration, other.concentration, ground)
+
+    def nearest(self, reference: TaskSet, k: int = 5, *, direction: Direction = "forward") -> Nearest:
+        """The k tasks of ``reference`` with the smallest KL[self_i || reference_j]; a task is not its own neighbour.
+
+        Exact. "reverse" searches by KL[reference_j || self_i], "symmetric" by the mean of both. The first search in a
+        direction prepares ``reference``, which then keeps 4 (K + 1) bytes for each task (twice that if symmetric).
+        """
+        self._check_same_model(reference)
         available = len(reference) - (reference is self)
         if not 1 <= k <= available:
             raise DataError(f"k must lie between 1 and {available}, the number of other tasks, got {k}")
-        indices, distances = [], []
-        for start, block in self._distance_blocks(reference):
-            if reference is self:
-                rows = np.arange(len(block))
-                block[rows, start + rows] = np.inf
-            best = np.argpartition(block, k - 1, axis=1)[:, :k]
-            order = np.argsort(np.take_along_axis(block, best, axis=1), axis=1, kind="stable")
-            best = np.take_along_axis(best, order, axis=1)
-            indices.append(best)
-            distances.append(np.take_along_axis(block, best, axis=1))
-        return Nearest(np.concatenate(indices), np.concatenate(distances))
+        numbers = np.arange(len(self)) if reference is self else None
+        return reference._index(direction).nearest(self.concentration, k, numbers=numbers)
+
+    def novelty(self, reference: TaskSet, *, direction: Direction = "forward", sample: int = 10_000) -> Novelty:
+        """How unlike the known tasks of ``reference`` each task is, as a percentile of their own distances.
+
+        A known task's own distance is that to its nearest other known task; of more than ``sample`` known tasks, that many
+        stand for all. Sizes matter to KL: bring both sets to one size first (:meth:`resized`) if theirs differ.
+        """
+        if len(reference) < 2:
+            raise DataError(f"novelty needs at least two known tasks to compare with, got {len(reference)}")
+        if sample < 1:
+            raise DataError(f"sample, the known tasks that stand for all, must be at least 1, got {sample}")
+        found = self.nearest(reference, k=1, direction=direction)
+        some = np.unique(np.linspace(0, len(reference) - 1, min(sample, len(reference))).round().astype(np.int64))
+        itself = reference._index(direction).nearest(reference.concentration[some], k=1, numbers=some)
+        usual = itself.distances[:, 0]
+        return Novelty(percentile_of(found.distances[:, 0], usual), found.distances[:, 0], found.indices[:, 0])
+
+    def to_arrow(self) -> pa.Table:
+        """A flat pyarrow table: the columns, size, converged, and gamma_0, gamma_1, ... for the themes."""
+        return task_table(self)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The same as a pandas data frame."""
+        try:
+            frame: pd.DataFrame = self.to_arrow().to_pandas()
+        except ImportError as error:
+            raise DataError("to_pandas needs pandas: pip install pandas") from error
+        return frame
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write a Parquet file that pandas, polars and DuckDB read; the model's fingerprint goes into its metadata."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
+        """Write the tasks with their model's fingerprint: to .parquet, which pandas, polars and DuckDB read, .csv or .npz.
 
+        Parquet keeps everything; CSV and NumPy keep columns of numbers and texts, and an absent text becomes empty.
+        """
         target = Path(path)
         if target.exists() and not overwrite:
             raise OutputError(f"{str(target)!r} exists already")
-        themes = self.concentration.shape[1]
-        flat = pa.array(self.concentration.reshape(-1))
-        arrays = {
-            **{name: _column(name, values) for name, values in self.columns.items()},
-            "size": pa.array(self.sizes),
-            "converged": pa.array(self.converged),
-            "concentration": pa.FixedSizeListArray.from_arrays(flat, themes),
-        }
-        about = json.dumps({"format": _FORMAT, "fingerprint": self.fingerprint})
-        table = pa.table(arrays).replace_schema_metadata({"tasktheme": about})
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-        try:
-            pq.write_table(table, temporary)
-            temporary.replace(target)
-        except OSError as error:
-            temporary.unlink(missing_ok=True)
-            raise OutputError(f"cannot write {str(target)!r}: {error.strerror or error}") from error
+        write_tasks(self, target)
 
     @classmethod
     def load(cls, path: str | Path) -> TaskSet:
         """Read what :meth:`save` wrote."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
+        return cls(**read_tasks(Path(path)))
 
-        try:
-            table = pq.read_table(path)
-            about = json.loads(table.schema.metadata[b"tasktheme"])
-            version, fingerprint = int(about["format"]), str(about["fingerprint"])
-            own = {name: table.column(name).combine_chunks() for name in _OWN_COLUMNS}
-        except FileNotFoundError as error:
-            raise ModelFileError(f"there is no task file {str(path)!r}") from error
-        except (OSError, pa.ArrowInvalid, KeyError, TypeError, ValueError) as error:
-            raise ModelFileError(f"{str(path)!r} is not a task file that tasktheme wrote, or is damaged") from error
-        if version > _FORMAT:
-            raise ModelFileError(
-                f"{str(path)!r} has format {version}, newer than this tasktheme reads ({_FORMAT}): update tasktheme"
-            )
-        gamma = own["concentration"]
-        return cls(
-            gamma.flatten().to_numpy(zero_copy_only=False).reshape(len(gamma), gamma.type.list_size).astype(np.float64),
-            own["size"].to_numpy(zero_copy_only=False).astype(np.int64),
-            own["converged"].to_numpy(zero_copy_only=False).astype(np.bool_),
-            {name: table.column(name).to_pylist() for name in table.column_names if name not in _OWN_COLUMNS},
-            fingerprint,
-        )
+    @cached_property
+    def _indexes(self) -> dict[str, Index]:
+        return {}
+
+    def _index(self, direction: Direction) -> Index:
+        """These tasks prepared for search, once for each direction."""
+        if direction not in self._indexes:
+            self._indexes[direction] = Index(self.concentration, direction)
+        return self._indexes[direction]
 
     def _check_same_model(self, other: TaskSet) -> None:
         if self.fingerprint != other.fingerprint or self.concentration.shape[1] != other.concentration.shape[1]:
             raise DataError("the two task sets come from different models and cannot be compared: embed both with one model")
-
-    def _distance_blocks(self, reference: TaskSet) -> Iterator[tuple[int, Floats]]:
-        """KL from some rows of self at a time to all of ``reference``: (first row, distances)."""
-        self._check_same_model(reference)
-        gamma, other = _tensor(self.concentration), _tensor(reference.concentration)
-        rows = max(1, _BLOCK // max(1, len(other)))
-        for start in range(0, len(gamma), rows):
-            yield start, _numpy(dirichlet.kl_divergence(gamma[start : start + rows], other))
-
-
-def _column(name: str, values: Sequence[Any]) -> Any:
-    import pyarrow as pa
-
-    try:
-        return pa.array(list(values))
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise DataError(f"column {name!r} cannot be stored: its values are not of one kind ({error})") from error
-
-
-def _tensor(array: Floats) -> torch.Tensor:
-    return torch.from_numpy(array.copy())  # torch has no read-only tensors
-
-
-def _numpy(tensor: torch.Tensor) -> Floats:
-    array: Floats = tensor.numpy()
-    return array

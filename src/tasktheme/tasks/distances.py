@@ -1,0 +1,145 @@
+"""Distances between tasks, all pairs at once: each takes (T1, K) and (T2, K) Dirichlet parameters and gives (T1, T2).
+
+Whatever the formula, a task is at distance exactly 0 from an equal one: rounding does not part them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.special import rel_entr
+
+from tasktheme.errors import DataError, SettingsError
+from tasktheme.maths import dirichlet
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Floats = npt.NDArray[np.float64]
+Direction = Literal["forward", "reverse", "symmetric"]
+
+_BLOCK = 1 << 22  # numbers of the (rows, T2, K) arrays that some distances need at once
+
+
+def check_direction(direction: str) -> None:
+    """DataError unless it is one of the three."""
+    if direction not in get_args(Direction):
+        raise DataError(f"direction must be one of {', '.join(get_args(Direction))}, got {direction!r}")
+
+
+def kl(gamma: Floats, other: Floats, direction: Direction = "forward") -> Floats:
+    """KL[i || j], "reverse" KL[j || i], or "symmetric" their mean, in nats."""
+    check_direction(direction)
+    first, second = tensor(gamma), tensor(other)
+    if direction == "forward":
+        distances = dirichlet.kl_divergence(first, second)
+    elif direction == "reverse":
+        distances = dirichlet.kl_divergence(second, first).mT.contiguous()
+    else:
+        distances = (dirichlet.kl_divergence(first, second) + dirichlet.kl_divergence(second, first).mT) / 2.0
+    return _with_zeros(distances.numpy(), gamma, other)
+
+
+def hellinger(gamma: Floats, other: Floats) -> Floats:
+    """Hellinger distance between the Dirichlet distributions, in [0, 1]."""
+    second = tensor(other)
+    return _by_rows(gamma, other, lambda rows: dirichlet.hellinger(tensor(rows), second).numpy())
+
+
+def jensen_shannon(gamma: Floats, other: Floats) -> Floats:
+    """Square root of the Jensen-Shannon divergence of the mean mixtures, in [0, sqrt(ln 2)]: a metric.
+
+    Between the Dirichlet distributions themselves there is no closed form. Of the means only, it does not see how certain
+    a task is.
+    """
+    second = mean_mixture(other)
+
+    def rows_to_all(rows: Floats) -> Floats:
+        first = mean_mixture(rows)[:, None]
+        middle = (first + second) / 2.0
+        divergence = (rel_entr(first, middle) + rel_entr(second, middle)).sum(axis=-1) / 2.0
+        distance: Floats = np.sqrt(np.maximum(divergence, 0.0))
+        return distance
+
+    return _by_rows(gamma, other, rows_to_all)
+
+
+def earth_mover(gamma: Floats, other: Floats, ground: npt.ArrayLike) -> Floats:
+    """Earth mover's distance of the mean mixtures: the least work that turns one into the other.
+
+    ``ground`` (K, K) is the cost of moving all of a task from one theme to another.
+    """
+    transport = _load_transport()
+    cost = np.ascontiguousarray(ground, dtype=np.float64)
+    themes = gamma.shape[1]
+    if cost.shape != (themes, themes) or not (np.isfinite(cost).all() and (cost >= 0.0).all()):
+        raise DataError(f"the ground cost must be ({themes}, {themes}) numbers of at least 0, a row for each theme")
+    first, second = mean_mixture(gamma), mean_mixture(other)
+    distances = np.empty((len(first), len(second)))
+    same = gamma is other and bool((cost == cost.T).all())
+    for i, mixture in enumerate(first):  # the solver takes one problem at a time
+        for j in range(i if same else 0, len(second)):
+            distances[i, j] = transport.emd2(mixture, second[j], cost, check_marginals=False)
+        if same:
+            distances[i:, i] = distances[i, i:]
+    return _with_zeros(np.maximum(distances, 0.0), gamma, other)
+
+
+def mean_mixture(gamma: Floats) -> Floats:
+    """(T, K) expected share of each theme."""
+    mixture: Floats = gamma / gamma.sum(axis=1, keepdims=True)
+    return mixture
+
+
+def tensor(array: npt.NDArray[Any]) -> torch.Tensor:
+    """A tensor of the same numbers; torch has no read-only ones, so these are copied."""
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
+
+
+def _load_transport() -> Any:
+    import importlib
+
+    try:
+        return importlib.import_module("ot")
+    except ImportError as error:
+        raise SettingsError("the earth mover's distance needs pip install 'tasktheme[transport]'") from error
+
+
+def _by_rows(gamma: Floats, other: Floats, distance: Callable[[Floats], Floats]) -> Floats:
+    """A distance that needs (rows, T2, K) numbers, some rows at a time."""
+    distances = np.empty((len(gamma), len(other)))
+    for rows in _row_blocks(len(gamma), other.size):
+        distances[rows] = distance(gamma[rows])
+    return _with_zeros(distances, gamma, other)
+
+
+def _row_blocks(count: int, each: int) -> Iterator[slice]:
+    step = max(1, _BLOCK // max(1, each))
+    for start in range(0, count, step):
+        yield slice(start, start + step)
+
+
+def _with_zeros(distances: Floats, gamma: Floats, other: Floats) -> Floats:
+    """The same with an exact 0 for each pair of equal tasks; pairs are found by a sum of bits and then compared."""
+    keys, other_keys = _key(gamma), _key(other)
+    order = np.argsort(other_keys, kind="stable")
+    ordered = other_keys[order]
+    first, last = np.searchsorted(ordered, keys, side="left"), np.searchsorted(ordered, keys, side="right")
+    for step in range(int((last - first).max(initial=0))):  # once, unless some task of ``other`` occurs several times
+        i = np.flatnonzero(first + step < last)
+        j = order[first[i] + step]
+        equal = (gamma[i] == other[j]).all(axis=1)
+        distances[i[equal], j[equal]] = 0.0
+    return distances
+
+
+def _key(gamma: Floats) -> npt.NDArray[np.uint64]:
+    """The same number for equal rows, mostly different ones for others."""
+    bits = np.ascontiguousarray(gamma).view(np.uint64)
+    odd = np.arange(1, gamma.shape[1] + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) | np.uint64(1)
+    key: npt.NDArray[np.uint64] = (bits * odd).sum(axis=1, dtype=np.uint64)
+    return key

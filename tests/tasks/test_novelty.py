@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tasktheme as tt
+from tasktheme.errors import DataError
+
+
+def make(mixture: tuple[float, ...], count: int, seed: int, fingerprint: str = "m") -> tt.TaskSet:
+    rng = np.random.default_rng(seed)
+    gamma = 1.1 + 60.0 * rng.dirichlet(50.0 * np.array(mixture), size=count)
+    return tt.TaskSet(gamma, np.full(count, 60), np.ones(count, dtype=np.bool_), {}, fingerprint, np.full(len(mixture), 1.1))
+
+
+KNOWN = (0.5, 0.4, 0.05, 0.05)
+STRANGE = (0.05, 0.05, 0.1, 0.8)
+
+
+def test_percentile_is_the_share_of_known_tasks_that_lie_closer() -> None:
+    known, new = make(KNOWN, 80, 0), make((0.3, 0.4, 0.2, 0.1), 15, 1)
+    found = new.novelty(known)
+    among = known.kl(known)
+    np.fill_diagonal(among, np.inf)
+    usual = among.min(axis=1)
+    to_known = new.kl(known)
+    for i in range(15):
+        nearest = to_known[i].min()
+        share = np.mean([float(value < nearest) + 0.5 * float(value == nearest) for value in usual])
+        assert found.percentile[i] == pytest.approx(100.0 * share, abs=0.7)  # distances equal but for rounding count half
+        assert found.distances[i] == pytest.approx(nearest, rel=1e-9)
+        assert found.indices[i] == to_known[i].argmin()
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "symmetric"])
+def test_strange_tasks_are_novel_and_familiar_ones_spread_over_the_percentiles(direction: str) -> None:
+    known = make(KNOWN, 150, 0)
+    assert make(STRANGE, 10, 1).novelty(known, direction=direction).percentile.min() == 100.0  # type: ignore[arg-type]
+    familiar = make(KNOWN, 150, 2).novelty(known, direction=direction).percentile  # type: ignore[arg-type]
+    assert 35.0 < familiar.mean() < 65.0
+
+
+def test_a_known_task_is_as_novel_as_its_rank_among_the_known() -> None:
+    known = make(KNOWN, 60, 0)
+    percentile = known.novelty(known).percentile
+    assert percentile.mean() == pytest.approx(50.0)
+    assert known[:].novelty(known).percentile.max() == 0.0  # copies in another set are not new at all
+
+
+def test_a_sample_of_the_known_stands_for_all() -> None:
+    known, new = make(KNOWN, 600, 0), make((0.4, 0.4, 0.1, 0.1), 40, 1)
+    all_of_them, some = new.novelty(known).percentile, new.novelty(known, sample=200).percentile
+    assert np.abs(all_of_them - some).max() < 12.0
+    assert (all_of_them != some).any()
+
+
+def test_bad_input_is_refused() -> None:
+    known = make(KNOWN, 5, 0)
+    with pytest.raises(DataError, match="at least two known tasks"):
+        known.novelty(known[:1])
+    with pytest.raises(DataError, match="sample"):
+        known.novelty(known, sample=0)
+    with pytest.raises(DataError, match="different models"):
+        known.novelty(make(KNOWN, 5, 0, "other"))
