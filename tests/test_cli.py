@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import re
 import sys
@@ -7,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 
@@ -18,10 +20,11 @@ TINY = ["filters=[2,2,2,2]", "latent_dim=3", "themes=3", "polish_tasks=4", "poli
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path_factory: pytest.TempPathFactory):
-    """Run the command line in this process: exit code, standard output, standard error."""
+    """Run the command line in this process, on a terminal or in a pipe: exit code, standard output, standard error."""
 
-    def call(*arguments: object) -> tuple[int, str, str]:
+    def call(*arguments: object, terminal: bool = False) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["tasktheme", *map(str, arguments)])
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal, raising=False)
         with pytest.raises(SystemExit) as leaving:
             cli.main()
         said = capsys.readouterr()
@@ -71,21 +74,132 @@ def test_embed_writes_what_the_library_gives(run, model: Path, tasks: Path, tmp_
     assert ours.fingerprint == theirs.fingerprint == tt.PTM.load(model).fingerprint
 
 
-@pytest.mark.parametrize("ending", ["csv", "npy"])
+def test_embed_takes_each_sub_folder_as_a_task_at_the_size_of_the_model(run, model: Path, tmp_path: Path) -> None:
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    for task, count in (("cats", 3), ("dogs", 5)):
+        (tmp_path / "photos" / task).mkdir(parents=True)
+        for i in range(count):
+            Image.fromarray(rng.integers(0, 256, (20, 30), dtype=np.uint8)).save(tmp_path / "photos" / task / f"{i}.png")
+    assert run("embed", model, tmp_path / "photos", "--out", tmp_path / "t.csv")[0] == 0
+    loaded = tt.TaskSet.load(tmp_path / "t.csv")
+    assert (loaded.columns["name"], loaded.sizes.tolist()) == (["cats", "dogs"], [3, 5])
+    code, out, _ = run("embed", model, tmp_path / "photos", "-q")
+    assert code == 0
+    frame = pd.read_csv(io.StringIO(out))
+    assert frame["name"].tolist() == ["cats", "dogs"]
+    np.testing.assert_allclose(frame[["gamma_0", "gamma_1", "gamma_2"]], loaded.concentration)
+    assert run("embed", model, tmp_path / "photos", "--labelled", "--out", tmp_path / "u.csv")[0] == 2
+
+
+@pytest.mark.parametrize("ending", ["csv", "npy", "parquet"])
 def test_distances_are_written_by_file_ending(run, tasks: Path, tmp_path: Path, ending: str) -> None:
     file = tmp_path / f"kl.{ending}"
     assert run("distances", tasks, "--out", file)[0] == 0
-    written = np.load(file) if ending == "npy" else np.loadtxt(file, delimiter=",")
+    readers = {"npy": np.load, "csv": lambda f: np.loadtxt(f, delimiter=","), "parquet": lambda f: pd.read_parquet(f).to_numpy()}
+    written = readers[ending](file)
     loaded = tt.TaskSet.load(tasks)
     np.testing.assert_allclose(written, loaded.kl(loaded), rtol=1e-4, atol=1e-6)
 
 
 def test_nearest_shows_the_neighbours(run, tasks: Path) -> None:
-    code, out, _ = run("nearest", tasks, tasks, "-k", 1)
+    code, out, _ = run("nearest", tasks, tasks, "-k", 1, terminal=True)
     loaded = tt.TaskSet.load(tasks)
     assert code == 0
     first = loaded.nearest(loaded, k=1).indices[0, 0]
     assert f"{first} {loaded.columns['group'][first]}" in out.splitlines()[1]
+
+
+@pytest.mark.parametrize("kind", ["reverse-kl", "symmetric-kl", "hellinger", "jensen-shannon", "earth-mover"])
+def test_distances_of_each_kind_go_through_a_pipe(run, model: Path, tasks: Path, kind: str) -> None:
+    code, out, _ = run("distances", tasks, "--kind", kind, "--model", model)
+    assert code == 0
+    loaded = tt.TaskSet.load(tasks)
+    expected = {
+        "reverse-kl": lambda: loaded.kl(loaded).T,
+        "symmetric-kl": lambda: loaded.symmetric_kl(loaded),
+        "hellinger": lambda: loaded.hellinger(loaded),
+        "jensen-shannon": lambda: loaded.jensen_shannon(loaded),
+        "earth-mover": lambda: loaded.earth_mover(loaded, tt.PTM.load(model).theme_distances()),
+    }[kind]()
+    np.testing.assert_allclose(np.loadtxt(io.StringIO(out), delimiter=","), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_distances_on_a_terminal_are_a_corner_of_the_matrix(run, tasks: Path) -> None:
+    code, out, _ = run("distances", tasks, "--kind", "hellinger", terminal=True)
+    assert code == 0
+    assert "hellinger from row to column, 12 x 12, median" in out
+    assert len(out.splitlines()) < 20
+
+
+def test_distances_can_compare_by_content(run, tasks: Path) -> None:
+    _, out, _ = run("distances", tasks, "--resized", 7)
+    resized = tt.TaskSet.load(tasks).resized(7)
+    np.testing.assert_allclose(np.loadtxt(io.StringIO(out), delimiter=","), resized.kl(resized), rtol=1e-4, atol=1e-6)
+
+
+def test_nearest_through_a_pipe_is_a_line_for_each_neighbour(run, tasks: Path, tmp_path: Path) -> None:
+    code, out, _ = run("nearest", tasks, tasks, "-k", 2, "--direction", "reverse")
+    assert code == 0
+    frame = pd.read_csv(io.StringIO(out))
+    loaded = tt.TaskSet.load(tasks)
+    found = loaded.nearest(loaded, k=2, direction="reverse")
+    assert list(frame.columns) == ["task", "group", "rank", "neighbour", "neighbour_group", "distance"]
+    np.testing.assert_array_equal(frame["neighbour"], found.indices.reshape(-1))
+    np.testing.assert_allclose(frame["distance"], found.distances.reshape(-1))
+    assert frame["neighbour_group"].tolist() == [loaded.columns["group"][j] for j in found.indices.reshape(-1)]
+    assert frame["rank"].tolist() == [1, 2] * 12
+    for ending in ("parquet", "npz"):
+        assert run("nearest", tasks, tasks, "--out", tmp_path / f"n.{ending}", "-k", 2, "--direction", "reverse")[0] == 0
+    np.testing.assert_array_equal(pd.read_parquet(tmp_path / "n.parquet")["neighbour"], frame["neighbour"])
+    np.testing.assert_array_equal(np.load(tmp_path / "n.npz")["neighbour"], frame["neighbour"])
+
+
+def test_novelty_tells_the_most_unlike_first_and_writes_all(run, tasks: Path, tmp_path: Path) -> None:
+    loaded = tt.TaskSet.load(tasks)
+    known = tmp_path / "known.parquet"
+    loaded[:8].save(known)
+    found = loaded.novelty(tt.TaskSet.load(known))
+    code, out, _ = run("novelty", known, tasks, terminal=True)
+    assert code == 0
+    most = int(found.distances.argmax())
+    assert out.splitlines()[1].startswith(f"{most} {loaded.columns['group'][most]}")
+    frame = pd.read_csv(io.StringIO(run("novelty", known, tasks)[1]))
+    np.testing.assert_allclose(frame["percentile"], found.percentile)
+    np.testing.assert_array_equal(frame["nearest"], found.indices)
+
+
+def test_summary_is_an_overview_or_a_row_for_each_task(run, tasks: Path) -> None:
+    code, out, _ = run("summary", tasks, terminal=True)
+    assert code == 0
+    assert "12, of 12 to 12 data points" in out
+    frame = pd.read_csv(io.StringIO(run("summary", tasks, "--top", 2)[1]))
+    loaded = tt.TaskSet.load(tasks)
+    np.testing.assert_allclose(frame["entropy"], loaded.entropy())
+    np.testing.assert_array_equal(frame[["theme_1", "theme_2"]], loaded.top_themes(2))
+    np.testing.assert_allclose(frame["share_1"], loaded.mean_mixture().max(axis=1))
+
+
+@pytest.mark.parametrize(
+    ("kind", "ending"),
+    [("simplex", "svg"), ("map", "png"), ("distances", "png"), ("entropy", "pdf"), ("mixtures", "png"), ("intervals", "pdf")],
+)
+def test_plot_draws_tasks(run, tasks: Path, tmp_path: Path, kind: str, ending: str) -> None:
+    file = tmp_path / f"p.{ending}"
+    assert run("plot", kind, tasks, "--out", file)[0] == 0
+    start = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}[ending]
+    first = file.read_bytes()
+    assert first.startswith(start)
+    assert run("plot", kind, tasks, "--out", file, "--overwrite")[0] == 0
+    assert file.read_bytes() == first
+
+
+@pytest.mark.parametrize("words", ["training {model}", "themes {model} glyphs --columns 2", "distances {tasks} --clustered"])
+def test_plot_draws_a_model_and_a_tree(run, model: Path, tasks: Path, tmp_path: Path, words: str) -> None:
+    file = tmp_path / "p.png"
+    assert run("plot", *(word.format(model=model, tasks=tasks) for word in words.split()), "--out", file)[0] == 0
+    assert file.read_bytes().startswith(b"\x89PNG")
 
 
 def test_evaluate_prints_and_writes_the_same_numbers(run, model: Path, tmp_path: Path) -> None:
@@ -162,7 +276,20 @@ def test_version_and_help(run) -> None:
         ("embed {model} glyphs --out {tmp}/no/t.parquet", "folder does not exist"),
         ("distances {tmp}/absent.parquet", "no task file"),
         ("distances {model}/model.json", "not a task file"),
-        ("distances {tasks} --out {tmp}/kl.xls", ".csv or .npy"),
+        ("distances {tasks} --out {tmp}/kl.xls", ".npy, .csv or .parquet"),
+        ("distances {tasks} --kind earth-mover", "--model"),
+        ("distances {tasks} --kind earth-mover --model {tmp}/absent", "no model folder"),
+        ("distances {tasks} --resized 0", "at least 1, got 0"),
+        ("embed {model} glyphs --out {tmp}/t.txt", ".parquet, .csv, .npz"),
+        ("nearest {tasks} {tasks} --out {tasks}", "exists already"),
+        ("nearest {tasks} {tasks} --out {tmp}/n.npy", ".parquet, .csv, .npz"),
+        ("nearest {tasks} {tasks} --direction up", "up"),
+        ("novelty {tmp}/absent.csv {tasks}", "no task file"),
+        ("summary {tmp}/absent.npz", "no task file"),
+        ("plot map {tasks} --out {tmp}/map.gif", ".png, .pdf, .svg"),
+        ("plot simplex {tasks} --out {tmp}/s.png --themes 0,1", "three different themes from 0 to 2"),
+        ("plot simplex {tasks} --out {tmp}/s.png --themes a,b,c", "three numbers with commas"),
+        ("plot pie {tasks} --out {tmp}/s.png", "pie"),
         ("nearest {tasks} {tasks} -k 12", "between 1 and 11"),
         ("explore {model} {tasks} --out {tasks}", "exists already"),
         ("explore {model} {tmp}/absent.parquet --out {tmp}/a.html", "no task file"),

@@ -33,7 +33,11 @@ from tasktheme.options import (
     Unlabelled,
     Ways,
     parse_settings,
+    print_table,
+    refuse_existing,
 )
+from tasktheme.plot_commands import plot_app
+from tasktheme.task_commands import distances, nearest, novelty, pipe_csv, summary
 
 app = typer.Typer(
     name="tasktheme",
@@ -82,7 +86,7 @@ def demo(
     if out.exists() and not overwrite:
         raise OutputError(f"{str(out)!r} exists already; choose another name, or --overwrite")
     try:
-        run_demo(out, seed=seed, device=device.value, progress=not quiet, say=_silent if quiet else _print)
+        run_demo(out, seed=seed, device=device.value, progress=not quiet, say=_silent if quiet else print_table)
     except Interrupted as stop:
         _leave(f"{stop}; the demo keeps no state: run it again", _INTERRUPTED)
 
@@ -145,91 +149,65 @@ def fit(
 def embed(
     model: Model,
     data: Data,
-    out: Annotated[Path, typer.Option(help="Parquet file for the tasks.", show_default=False)],
+    out: Annotated[Path | None, typer.Option(help="Write the tasks: .parquet, .csv or .npz.")] = None,
     part: PartOf = Part.test,
     ways: Ways = 5,
     shots: Shots = 20,
     number: Number = 100,
     seed: Seed = 1,
-    unlabelled: Unlabelled = False,
+    unlabelled: Annotated[
+        bool | None,
+        typer.Option(
+            "--unlabelled/--labelled",
+            help="Each sub-folder (or array) of DATA is one task, or tasks are drawn from its classes.",
+            show_default="unlabelled for a folder or zip",
+        ),
+    ] = None,
     data_dir: DataDir = None,
-    size: Size = 64,
+    size: Annotated[
+        int | None, typer.Option(help="Side in pixels that images are resized to.", show_default="the model's")
+    ] = None,
     held_out: HeldOut = None,
     allow_damaged: AllowDamaged = False,
     device: Device = DeviceName.auto,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
-    """Draw tasks from a data set and write what they become: a Dirichlet distribution over themes each.
+    """Write what tasks become: a Dirichlet distribution over themes each. In a pipe, a CSV line for each task.
 
-    Examples: `tasktheme embed glyphs-model glyphs --out tasks.parquet -n 100`,
-    `tasktheme embed my-model my_folder/ --unlabelled --out tasks.parquet`
+    Of a folder, each sub-folder is one task; of a data set, tasks are drawn from the classes of a part.
+
+    Examples: `tasktheme embed my-model my_folder/ --out tasks.parquet`,
+    `tasktheme embed glyphs-model glyphs --out tasks.parquet -n 100`, `tasktheme embed my-model my_folder/ | head`
     """
     from tasktheme.ptm import PTM
     from tasktheme.report.tables import task_table
+    from tasktheme.tasks.files import check_ending
 
-    _refuse_existing(out, overwrite=overwrite)
+    if out is not None:
+        check_ending(out)
+        refuse_existing(out, overwrite=overwrite)
     loaded = PTM.load(model, device=device.value)
-    source = Source(data, data_dir, size, held_out, allow_damaged, quiet)
+    side = loaded.point_shape[-1] if len(loaded.point_shape) == 3 else 64
+    source = Source(data, data_dir, size if size is not None else side, held_out, allow_damaged, quiet)
+    if unlabelled is None:
+        unlabelled = source.is_folder
     wanted = source.tasks() if unlabelled else source.part(part).episodes(ways=ways, shots=shots, n=number, seed=seed)
     tasks = loaded.embed(wanted, progress=not quiet)
-    tasks.save(out, overwrite=overwrite)
-    if not quiet:
-        _print(task_table(tasks, most=12))
-        typer.echo(f"wrote {out}: {len(tasks):,} tasks")
-
-
-@app.command()
-def distances(
-    tasks: Annotated[Path, typer.Argument(help="Tasks that embed wrote.", metavar="TASKS", show_default=False)],
-    others: Annotated[Path | None, typer.Argument(help="Tasks to compare with; the same if left out.", metavar="OTHERS")] = None,
-    out: Annotated[Path | None, typer.Option(help="Write all distances to a .csv or .npy file.")] = None,
-    overwrite: Overwrite = False,
-) -> None:
-    """KL distance from each task of TASKS to each of OTHERS: what is lost when the first is read as the second.
-
-    Examples: `tasktheme distances tasks.parquet`, `tasktheme distances tasks.parquet old.parquet --out kl.csv`
-    """
-    import numpy as np
-
-    from tasktheme.report.tables import distance_table
-    from tasktheme.tasks.taskset import TaskSet
-
-    first = TaskSet.load(tasks)
-    second = first if others is None or others.resolve() == tasks.resolve() else TaskSet.load(others)
-    matrix = first.kl(second)
-    if out is None:
-        _print(distance_table(first, second, matrix))
+    if out is None and not sys.stdout.isatty():
+        pipe_csv(tasks.to_arrow())
         return
-    if out.suffix not in (".csv", ".npy"):
-        raise OutputError(f"{str(out)!r}: distances are written as .csv or .npy")
-    _refuse_existing(out, overwrite=overwrite)
-    try:
-        if out.suffix == ".npy":
-            np.save(out, matrix, allow_pickle=False)
-        else:
-            np.savetxt(out, matrix, delimiter=",", fmt="%.6g")
-    except OSError as error:
-        raise OutputError(f"cannot write {str(out)!r}: {error.strerror or error}") from error
-    typer.echo(f"wrote {out}: {matrix.shape[0]:,} x {matrix.shape[1]:,} distances")
+    if out is not None:
+        tasks.save(out, overwrite=overwrite)
+    if not quiet:
+        print_table(task_table(tasks, most=12))
+        if out is not None:
+            typer.echo(f"wrote {out}: {len(tasks):,} tasks")
 
 
-@app.command()
-def nearest(
-    tasks: Annotated[Path, typer.Argument(help="Known tasks.", metavar="TASKS", show_default=False)],
-    query: Annotated[Path, typer.Argument(help="Tasks whose neighbours are wanted.", metavar="QUERY", show_default=False)],
-    k: Annotated[int, typer.Option("-k", help="Neighbours of each task.")] = 5,
-) -> None:
-    """For each task of QUERY, the nearest of TASKS by KL[query || task]. In one file, a task is not its own neighbour.
-
-    Example: `tasktheme nearest known.parquet new.parquet -k 3`
-    """
-    from tasktheme.report.tables import nearest_table
-    from tasktheme.tasks.taskset import TaskSet
-
-    known = TaskSet.load(tasks)
-    asked = known if query.resolve() == tasks.resolve() else TaskSet.load(query)
-    _print(nearest_table(asked, known, asked.nearest(known, k=k)))
+for _command in (distances, nearest, novelty, summary):
+    app.command()(_command)
+app.add_typer(plot_app, name="plot")
 
 
 @app.command()
@@ -260,14 +238,14 @@ def evaluate(
     from tasktheme.report.tables import evaluation_table
 
     if out is not None:
-        _refuse_existing(out, overwrite=overwrite)
+        refuse_existing(out, overwrite=overwrite)
     loaded = PTM.load(model, device=device.value)
     dataset = Source(data, data_dir, size, held_out, allow_damaged, quiet).part(part)
     result = run_evaluation(loaded, dataset, ways=ways, shots=shots, n=number, seed=seed, progress=not quiet)
     if out is not None:
         write_file(out, (json.dumps(result.as_dict(), indent=1) + "\n").encode())
     if not quiet:
-        _print(evaluation_table(result))
+        print_table(evaluation_table(result))
 
 
 @app.command()
@@ -356,12 +334,12 @@ def bench(
     from tasktheme.report.tables import speed_table
 
     if out is not None:
-        _refuse_existing(out, overwrite=overwrite)
+        refuse_existing(out, overwrite=overwrite)
     result = measure_speed(device=device.value, seconds=seconds, progress=not quiet)
     if out is not None:
         write_file(out, (json.dumps(result, indent=1) + "\n").encode())
     if not quiet:
-        _print(speed_table(result))
+        print_table(speed_table(result))
 
 
 def main() -> None:
@@ -400,19 +378,6 @@ def _leave(message: str, code: int) -> NoReturn:
 
 def _silent(message: object) -> None:
     """Say nothing."""
-
-
-def _print(message: object) -> None:
-    from rich.console import Console
-
-    Console(markup=False, highlight=False).print(message)  # names from data are text, never markup
-
-
-def _refuse_existing(path: Path, *, overwrite: bool) -> None:
-    if path.exists() and not overwrite:
-        raise OutputError(f"{str(path)!r} exists already; choose another name, or --overwrite")
-    if not path.absolute().parent.is_dir():
-        raise OutputError(f"{str(path)!r} cannot be written: its folder does not exist")
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

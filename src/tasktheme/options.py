@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tasktheme.errors import DataError, SettingsError
+from tasktheme.errors import DataError, OutputError, SettingsError
 
 if TYPE_CHECKING:
     from tasktheme.data.dataset import Dataset
@@ -80,6 +80,14 @@ class Source:
     allow_damaged: bool
     quiet: bool
 
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder or zip of images; a data set that has this name goes first."""
+        from tasktheme.data.loading import is_named
+
+        path = Path(self.data).expanduser()
+        return not is_named(self.data) and (path.is_dir() or path.suffix.lower() == ".zip")
+
     def part(self, part: Part) -> Dataset:
         """A part of a labelled data set."""
         from tasktheme.data.loading import load_dataset
@@ -108,6 +116,21 @@ class Source:
             with suppress(ValueError):
                 return float(self.held_out[0])
         return self.held_out
+
+
+def refuse_existing(path: Path, *, overwrite: bool) -> None:
+    """OutputError where an output exists and may not be replaced, or where its folder does not exist."""
+    if path.exists() and not overwrite:
+        raise OutputError(f"{str(path)!r} exists already; choose another name, or --overwrite")
+    if not path.absolute().parent.is_dir():
+        raise OutputError(f"{str(path)!r} cannot be written: its folder does not exist")
+
+
+def print_table(message: object) -> None:
+    """A table or a line to standard output; names from data are text, never markup."""
+    from rich.console import Console
+
+    Console(markup=False, highlight=False).print(message)
 
 
 def parse_settings(preset: PresetName | None, file: Path | None, changes: list[str], options: dict[str, Any]) -> Settings:

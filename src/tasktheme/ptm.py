@@ -170,6 +170,11 @@ class PTM:
         return self._require_fitted().themes
 
     @property
+    def point_shape(self) -> tuple[int, ...]:
+        """Shape of the data points that this model embeds."""
+        return self._require_fitted().networks.point_shape
+
+    @property
     def fingerprint(self) -> str:
         """Names this model by its weights; task sets carry it."""
         return self._require_fitted().fingerprint

@@ -11,6 +11,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, to_rgba
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 import tasktheme as tt
 from tasktheme.errors import DataError
@@ -22,7 +23,7 @@ from tasktheme.report.style import COLOURS
 def _texts(figure: Figure) -> list[str]:
     """All texts of a picture that matplotlib draws, after a full draw (which would warn of a missing glyph)."""
     figure.draw_without_rendering()
-    return [text.get_text() for text in figure.findobj(lambda artist: hasattr(artist, "get_text")) if text.get_text()]
+    return [text.get_text() for text in figure.findobj(Text) if text.get_text()]
 
 
 def _labels(axes: Axes, axis: str) -> list[str]:
@@ -93,6 +94,117 @@ def test_distance_matrix_of_equal_tasks_does_not_show_rounding() -> None:
 
 def test_distance_matrix_of_different_tasks_makes_no_such_remark(planted: tt.TaskSet) -> None:
     assert not any("not told apart" in text for text in _texts(plots.distance_matrix(planted)))
+
+
+def test_clustered_matrix_puts_the_most_alike_together_and_names_each_group_once(planted: tt.TaskSet) -> None:
+    figure = plots.distance_matrix(planted, clustered=True)
+    axes = figure.axes[0]
+    figure.draw_without_rendering()
+    assert sorted(_labels(axes, "y")) == ["a", "b", "c"]
+    assert _labels(axes, "x") == []
+    shown = np.asarray(axes.images[0].get_array())
+    blocks = shown.reshape(3, 3, 3, 3)
+    for i, j in combinations(range(3), 2):  # tasks that are alike stand together
+        assert max(blocks[i, :, i].max(), blocks[j, :, j].max()) < min(blocks[i, :, j].min(), blocks[j, :, i].min())
+    strips = [patch for patch in axes.patches if patch.get_height() == 3]
+    assert len(strips) == 3
+    assert len({to_rgba(strip.get_facecolor()) for strip in strips}) == 3
+
+
+def test_clustered_tree_joins_at_the_mean_distance_between_clusters() -> None:
+    gamma = np.array([[9.0, 1.0], [8.0, 1.2], [1.0, 9.0]])
+    tasks = tt.TaskSet(gamma, np.full(3, 10), np.ones(3, dtype=np.bool_))
+    axes = plots.distance_matrix(tasks, clustered=True).axes[0]
+    [tree] = axes.child_axes
+    heights = sorted(float(np.asarray(bracket)[1, 1]) for bracket in tree.collections[0].get_segments())
+    apart = np.sqrt(tasks.symmetric_kl(tasks))
+    np.testing.assert_allclose(heights, [apart[0, 1], (apart[0, 2] + apart[1, 2]) / 2.0])
+    assert "task 2" in (_labels(axes, "y")[0], _labels(axes, "y")[-1])
+
+
+def test_a_single_task_has_no_tree(planted: tt.TaskSet) -> None:
+    assert plots.distance_matrix(planted[:1], clustered=True).axes[0].child_axes == []
+
+
+# the simplex
+
+
+def _corners(axes: Axes) -> npt.NDArray[np.float64]:
+    return np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(3.0) / 2.0]])
+
+
+def test_simplex_puts_each_task_at_its_mean_among_the_three_themes(planted: tt.TaskSet) -> None:
+    [axes] = plots.simplex(planted, themes=[3, 0, 2]).axes
+    dots = [line for line in axes.lines if line.get_marker() in ("o", "s") and len(line.get_xdata()) == 1]
+    found = sorted((float(line.get_xdata()[0]), float(line.get_ydata()[0])) for line in dots)
+    three = planted.concentration[:, [3, 0, 2]]
+    expected = sorted(map(tuple, (three / three.sum(axis=1, keepdims=True) @ _corners(axes)).tolist()))
+    np.testing.assert_allclose(found, expected)
+    texts = [text.get_text() for text in axes.texts]
+    assert [text for text in texts if text.startswith("theme")] == ["theme 3", "theme 0", "theme 2"]
+
+
+def test_simplex_regions_hold_the_probability_they_say() -> None:
+    from matplotlib.path import Path as Outline
+
+    gamma = np.array([[4.0, 6.0, 9.0], [20.0, 3.0, 8.0]])
+    axes = plots.simplex(tt.TaskSet(gamma, np.full(2, 20), np.ones(2, dtype=np.bool_))).axes[0]
+    lines = [contour for contour in axes.collections if not contour.get_fill()]
+    order = np.argsort(-(gamma / gamma.sum(axis=1, keepdims=True)).mean(axis=0))
+    for contour, own in zip(lines, gamma, strict=True):
+        draws = np.random.default_rng(0).dirichlet(own[order], size=20_000) @ _corners(axes)
+        inside = [Outline(path.vertices, path.codes).contains_points(draws).mean() for path in contour.get_paths()]
+        np.testing.assert_allclose(inside, [0.9, 0.5], atol=0.02)
+
+
+def test_simplex_of_one_task_shows_its_density() -> None:
+    gamma = np.array([[5.0, 3.0, 2.0]])
+    figure = plots.simplex(tt.TaskSet(gamma, np.array([9]), np.ones(1, dtype=np.bool_)), themes=[0, 1, 2])
+    axes, bar = figure.axes
+    [mesh] = [artist for artist in axes.collections if artist.get_array() is not None]
+    values, places = np.asarray(mesh.get_array()), mesh._triangulation
+    top = int(values.argmax())
+    mode = np.array([4.0, 2.0, 1.0]) / 7.0 @ _corners(axes)  # (gamma - 1) / sum
+    np.testing.assert_allclose([places.x[top], places.y[top]], mode, atol=0.02)
+    assert bar.get_xlabel() == "density of the posterior, relative to its highest"
+
+
+def test_simplex_chooses_the_strongest_themes_and_says_what_they_hold(planted: tt.TaskSet) -> None:
+    figure = plots.simplex(planted)
+    strongest = np.argsort(-planted.mean_mixture().mean(axis=0))[:3]
+    texts = _texts(figure)
+    assert {text for text in texts if text.startswith("theme")} == {f"theme {k}" for k in strongest}
+    held = 100 * planted.mean_mixture()[:, strongest].sum(axis=1).mean()
+    assert any(f"hold {held:.0f} % of the mixture" in text for text in texts)
+    assert {"a", "b", "c"} <= set(texts)
+
+
+@pytest.mark.parametrize("themes", [[0, 1], [0, 1, 1], [0, 1, 4], [-1, 0, 1]])
+def test_simplex_wants_three_different_themes(planted: tt.TaskSet, themes: list[int]) -> None:
+    with pytest.raises(DataError, match="three different themes from 0 to 3"):
+        plots.simplex(planted, themes=themes)
+    with pytest.raises(DataError, match="needs three themes"):
+        plots.simplex(tt.TaskSet(np.ones((2, 2)), np.ones(2, dtype=np.int64), np.ones(2, dtype=np.bool_)))
+
+
+# intervals
+
+
+def test_intervals_are_those_of_the_tasks(planted: tt.TaskSet) -> None:
+    figure = plots.mixture_intervals(planted, level=0.8, most=3)
+    panels = [axes for axes in figure.axes if axes.collections]
+    chosen = planted[[1, 0, 2]]  # the first of a, b and c
+    order = np.argsort(-chosen.mean_mixture().mean(axis=0))
+    low, high = chosen.interval(0.8)
+    assert len(panels) == 3
+    for i, axes in enumerate(panels):
+        segments = np.stack([np.asarray(segment) for segment in axes.collections[0].get_segments()])
+        np.testing.assert_allclose(segments[:, 0, 1], low[i, order])
+        np.testing.assert_allclose(segments[:, 1, 1], high[i, order])
+        np.testing.assert_allclose([bar.get_height() for bar in axes.patches], chosen.mean_mixture()[i, order])
+    texts = _texts(figure)
+    assert "share, with 80 % credible interval" in texts
+    assert any(text.startswith("a · task 1") for text in texts)
 
 
 # the map

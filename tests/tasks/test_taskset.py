@@ -1,24 +1,22 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from scipy import stats
 
 import tasktheme as tt
-from tasktheme.errors import DataError, ModelFileError, OutputError
+from tasktheme.errors import DataError
 from tasktheme.tasks import search
+
+PRIOR = 0.1
 
 
 def make(count: int = 30, themes: int = 4, seed: int = 0, fingerprint: str = "m") -> tt.TaskSet:
     generator = np.random.default_rng(seed)
-    gamma = generator.gamma(2.0, 3.0, size=(count, themes)) + 0.1
+    gamma = generator.gamma(2.0, 3.0, size=(count, themes)) + PRIOR
     sizes = generator.integers(1, 50, size=count)
     columns = {"name": [f"task {i}" for i in range(count)], "level": list(range(count))}
-    return tt.TaskSet(gamma, sizes, generator.random(count) < 0.5, columns, fingerprint)
+    return tt.TaskSet(gamma, sizes, generator.random(count) < 0.5, columns, fingerprint, np.full(themes, PRIOR))
 
 
 def test_entropy_is_that_of_scipy() -> None:
@@ -128,12 +126,6 @@ def test_slicing_takes_everything_along() -> None:
     assert len(tasks[tasks.sizes > 20]) == int((tasks.sizes > 20).sum())
 
 
-def test_a_column_of_several_kinds_is_refused_when_saved(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="column 'mixed' cannot be stored"):
-        make(count=2).with_columns(mixed=[1, "a"]).save(tmp_path / "t.parquet")
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_columns_are_checked() -> None:
     with pytest.raises(DataError, match="'group' has 2 values for 30 tasks"):
         make().with_columns(group=["a", "b"])
@@ -141,45 +133,46 @@ def test_columns_are_checked() -> None:
         make().with_columns(size=list(range(30)))
 
 
-def test_parquet_brings_back_the_same_and_other_tools_read_it(tmp_path: Path) -> None:
-    tasks = make().with_columns(group=["א", "<b>"] * 15)
-    file = tmp_path / "tasks.parquet"
-    tasks.save(file)
-    loaded = tt.TaskSet.load(file)
-    np.testing.assert_array_equal(loaded.concentration, tasks.concentration)
-    np.testing.assert_array_equal(loaded.sizes, tasks.sizes)
-    np.testing.assert_array_equal(loaded.converged, tasks.converged)
-    assert dict(loaded.columns) == dict(tasks.columns)
-    assert loaded.fingerprint == "m"
-    plain = pq.read_table(file).to_pydict()
-    assert plain["concentration"][4] == tasks.concentration[4].tolist()
-    assert plain["group"][:2] == ["א", "<b>"]
+def test_resized_tasks_have_the_evidence_of_so_many_data_points_in_the_same_proportions() -> None:
+    tasks = make()
+    resized = tasks.resized(10)
+    np.testing.assert_allclose((resized.concentration - PRIOR).sum(axis=1), 10.0)
+    before, after = tasks.concentration - PRIOR, resized.concentration - PRIOR
+    np.testing.assert_allclose(after / after.sum(axis=1, keepdims=True), before / before.sum(axis=1, keepdims=True))
+    assert (resized.sizes == 10).all()
+    assert resized.columns == tasks.columns
+    np.testing.assert_allclose(resized.resized(77).concentration, tasks.resized(77).concentration)
 
 
-def test_save_does_not_overwrite_unasked(tmp_path: Path) -> None:
-    file = tmp_path / "tasks.parquet"
-    make().save(file)
-    with pytest.raises(OutputError, match="exists already"):
-        make().save(file)
-    make(count=3).save(file, overwrite=True)
-    assert len(tt.TaskSet.load(file)) == 3
-    with pytest.raises(OutputError, match="cannot write"):
-        make().save(tmp_path / "absent" / "tasks.parquet")
-    assert [path.name for path in tmp_path.iterdir()] == ["tasks.parquet"]
+def test_a_task_and_its_double_are_the_same_once_resized() -> None:
+    tasks = make()
+    double = tt.TaskSet(2.0 * tasks.concentration - PRIOR, 2 * tasks.sizes, tasks.converged, {}, "m", tasks.prior)
+    assert np.diag(tasks.kl(double)).min() > 1e-3
+    assert np.diag(tasks.resized(20).kl(double.resized(20))).max() < 1e-12
 
 
-def test_loading_something_else_says_so(tmp_path: Path) -> None:
-    file = tmp_path / "tasks.parquet"
-    with pytest.raises(ModelFileError, match="no task file"):
-        tt.TaskSet.load(file)
-    pq.write_table(pa.table({"a": [1]}), file)
-    with pytest.raises(ModelFileError, match="not a task file"):
-        tt.TaskSet.load(file)
-    file.write_bytes(b"PAR1nonsense")
-    with pytest.raises(ModelFileError, match="not a task file"):
-        tt.TaskSet.load(file)
-    make().save(file, overwrite=True)
-    table = pq.read_table(file)
-    pq.write_table(table.replace_schema_metadata({"tasktheme": '{"format": 9, "fingerprint": ""}'}), file)
-    with pytest.raises(ModelFileError, match="newer than this tasktheme reads"):
-        tt.TaskSet.load(file)
+def test_resizing_needs_the_prior_and_a_size() -> None:
+    with pytest.raises(DataError, match="embed them again"):
+        tt.TaskSet(make().concentration, make().sizes, make().converged).resized(5)
+    for n in (0, -1, 2.5):
+        with pytest.raises(DataError, match="whole number of at least 1"):
+            make().resized(n)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("gamma", "expected"),
+    [(np.ones(3), r"\(tasks, themes\)"), (np.array([[1.0, 0.0]]), "above 0"), (np.array([[1.0, np.nan]]), "above 0")],
+)
+def test_parameters_are_checked(gamma: np.ndarray, expected: str) -> None:
+    with pytest.raises(DataError, match=expected):
+        tt.TaskSet(gamma, np.ones(len(gamma), dtype=np.int64), np.ones(len(gamma), dtype=np.bool_))
+    with pytest.raises(DataError, match="sizes has 2 values, expected 1"):
+        tt.TaskSet(np.ones((1, 2)), np.ones(2, dtype=np.int64), np.ones(1, dtype=np.bool_))
+
+
+def test_pandas_gets_a_row_for_each_task() -> None:
+    tasks = make()
+    frame = tasks.to_pandas()
+    assert list(frame.columns) == ["name", "level", "size", "converged", "gamma_0", "gamma_1", "gamma_2", "gamma_3"]
+    np.testing.assert_array_equal(frame[[f"gamma_{k}" for k in range(4)]].to_numpy(), tasks.concentration)
+    assert frame["name"].tolist() == tasks.columns["name"]

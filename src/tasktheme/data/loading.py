@@ -67,8 +67,8 @@ def load_dataset(
     Images are decoded once and kept in the cache folder (TASKTHEME_CACHE), until a file or a setting changes.
     """
     decoding = Decoding(ImageForm(size, channels), allow_damaged=allow_damaged, progress=progress)
-    name = source.lower().replace("_", "-") if isinstance(source, str) else ""
-    if name in _NAMED:
+    if isinstance(source, str) and is_named(source):
+        name = _plain(source)
         if split is not None:
             raise SettingsError(f"{name} has its own split into training and test classes; leave split out")
         return _NAMED[name](data_directory(data_dir), decoding)
@@ -117,6 +117,15 @@ def load_tasks(
     if isinstance(source, Sequence):
         return Dataset.from_tasks(source)
     raise DataError(f"expected a list of tasks, each an array of data points, or a path; got {type(source).__name__}")
+
+
+def is_named(source: str) -> bool:
+    """Whether this is the name of a data set that tasktheme knows."""
+    return _plain(source) in _NAMED
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "-")
 
 
 def data_directory(chosen: str | Path | None = None) -> Path:

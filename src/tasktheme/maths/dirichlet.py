@@ -39,9 +39,9 @@ def kl_divergence(gamma: Float[Tensor, "T1 K"], other: Float[Tensor, "T2 K"]) ->
     """
     g = expected_log(gamma)
     own = (gamma * g).sum(dim=-1) - log_normaliser(gamma)
-    left = torch.cat([-g, torch.ones_like(own)[:, None]], dim=1)
-    right = torch.cat([other, log_normaliser(other)[:, None]], dim=1)
-    return (own[:, None] + left @ right.mT).clamp_min(0.0)
+    left = torch.cat([-g, torch.ones_like(g[:, :1]), own[:, None]], dim=1)
+    right = torch.cat([other, log_normaliser(other)[:, None], torch.ones_like(other[:, :1])], dim=1)
+    return (left @ right.mT).clamp_min_(0.0)  # the product is the only large array
 
 
 def paired_kl(gamma: Float[Tensor, "*B K"], other: Float[Tensor, "*B K"]) -> Float[Tensor, "*B"]:

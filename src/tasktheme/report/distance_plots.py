@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from itertools import pairwise
+
 import numpy as np
+import numpy.typing as npt
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from matplotlib.transforms import blended_transform_factory
@@ -32,19 +38,25 @@ from tasktheme.report.style import (
 from tasktheme.tasks.taskset import TaskSet
 
 _LINE = 0.125  # inches that a line of small text needs
+_STRIP = 0.035  # width of the strip of groups beside a clustered matrix, in parts of it
 _NAMED_TASKS = 40  # more tasks than this are not named one by one
 _NEGLIGIBLE = 1e-6  # nats: smaller distances are rounding
 
 
 @styled
-def distance_matrix(tasks: TaskSet, *, group: str = "group", most: int = 400) -> Figure:
+def distance_matrix(tasks: TaskSet, *, group: str = "group", most: int = 400, clustered: bool = False) -> Figure:
     """KL[row || column] of all pairs of tasks on a logarithmic colour scale, sorted by the column ``group``.
 
-    Without that column tasks keep their order. Of more than ``most`` tasks, that many are drawn, spread over the groups.
-    Distances below the scale, such as the 0 of a task to itself, have its lowest colour.
+    Without that column tasks keep their order. Where ``clustered``, like tasks stand together instead, under the tree of an
+    average-linkage clustering by the square root of the symmetrised KL, with each task's group as a coloured strip. Of more
+    than ``most`` tasks, that many are drawn, spread over the groups. Distances below the scale, such as the 0 of a task to
+    itself, have its lowest colour.
     """
     chosen = choose(tasks, group, most)
     kl = chosen.tasks.kl(chosen.tasks)
+    tree = _cluster(kl) if clustered and len(kl) > 1 else None
+    if tree is not None:
+        kl = kl[np.ix_(tree.order, tree.order)]
     floor, ceiling = _log_range(kl)
     side, inches = len(kl), _side_for(chosen)
     figure = new_figure(inches + 1.5, width=inches + 2.1)
@@ -61,7 +73,9 @@ def distance_matrix(tasks: TaskSet, *, group: str = "group", most: int = 400) ->
     axes.set_ylabel("first task (row)")
     if len(kl) > 1 and kl.max() <= _NEGLIGIBLE:
         axes.set_title("all distances are 0 but for rounding: these tasks are not told apart", loc="left", fontsize=SMALL)
-    if 0 < len(chosen.names) <= MOST_GROUPS:
+    if tree is not None:
+        _draw_tree(axes, tree, chosen, inches)
+    elif 0 < len(chosen.names) <= MOST_GROUPS:
         for _, edge in chosen.spans()[:-1]:
             axes.axhline(edge - 0.5, color="white", linewidth=0.6)
             axes.axvline(edge - 0.5, color="white", linewidth=0.6)
@@ -72,6 +86,59 @@ def distance_matrix(tasks: TaskSet, *, group: str = "group", most: int = 400) ->
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
     return figure
+
+
+@dataclass(frozen=True)
+class _Tree:
+    """A clustering: the order of its leaves and, for each join, the corners of its bracket in leaves (4) and height (4)."""
+
+    order: npt.NDArray[np.int64]
+    leaves: Floats
+    heights: Floats
+
+
+def _cluster(kl: Floats) -> _Tree:
+    from scipy.cluster.hierarchy import dendrogram, linkage
+    from scipy.spatial.distance import squareform
+
+    joins = linkage(squareform(np.sqrt((kl + kl.T) / 2.0), checks=False), method="average", optimal_ordering=len(kl) <= 400)
+    tree = dendrogram(joins, no_plot=True)
+    corners = np.array(tree["icoord"])  # leaves stand at 5, 15, 25, ...
+    return _Tree(np.array(tree["leaves"]), (corners - 5.0) / 10.0, np.array(tree["dcoord"]))
+
+
+def _draw_tree(axes: Axes, tree: _Tree, chosen: Chosen, inches: float) -> None:
+    """The brackets above the matrix, and beside it the groups: a strip of colour, named at each group's longest run."""
+    above = axes.inset_axes((0.0, 1.01, 1.0, 0.16))
+    brackets = list(np.stack([tree.leaves, tree.heights], axis=-1))
+    above.add_collection(LineCollection(brackets, colors=INK, linewidths=0.5))
+    above.set_xlim(axes.get_xlim())
+    above.set_ylim(0.0, 1.03 * max(float(tree.heights.max()), 1e-9))
+    above.set_axis_off()
+    axes.set_xticks([])
+    axes.set_yticks([])
+    names = task_names(chosen.tasks, chosen.rows)
+    if not 0 < len(chosen.names) <= MOST_GROUPS:
+        if len(names) <= _NAMED_TASKS:
+            _name_along(axes, list(range(len(names))), [names[i] for i in tree.order], inches, under=False)
+        return
+    beside = blended_transform_factory(axes.transAxes, axes.transData)
+    group = chosen.group[tree.order]
+    starts = np.flatnonzero(np.diff(group, prepend=-1))
+    longest: dict[int, tuple[int, float]] = {}  # of each group, its longest run: length and centre
+    for start, stop in pairwise([*starts.tolist(), len(group)]):
+        own, length = int(group[start]), stop - start
+        colour = group_look(own, len(chosen.names))[0]
+        strip = Rectangle(
+            (-_STRIP, start - 0.5), _STRIP - 0.01, length, transform=beside, color=colour, linewidth=0.0, clip_on=False
+        )
+        axes.add_patch(strip)
+        if length > longest.get(own, (0, 0.0))[0]:
+            longest[own] = length, (start + stop - 1) / 2.0
+    ordered = sorted(longest, key=lambda own: longest[own][1])
+    _name_along(
+        axes, [longest[own][1] for own in ordered], [chosen.names[own] for own in ordered], inches, under=False, start=_STRIP
+    )
 
 
 def _side_for(chosen: Chosen) -> float:
@@ -96,22 +163,25 @@ def _plain_log_ticks(axes: Axes, low: float, high: float) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
-def _name_along(axes: Axes, centres: list[float], names: list[str], inches: float) -> None:
+def _name_along(
+    axes: Axes, centres: list[float], names: list[str], inches: float, *, under: bool = True, start: float = 0.0
+) -> None:
     """Names beside the rows and under the columns, moved apart where they would collide, with a line to their place."""
     side = abs(float(np.diff(axes.get_xlim())[0]))
     points = min(SMALL, SMALL * inches / (_LINE * len(names)))
     moved = spread(centres, points / SMALL * _LINE / inches * side, -0.5, side - 0.5)
     axes.set_yticks(moved, names)
-    axes.set_xticks(moved, names, rotation=90)
-    axes.tick_params(length=0.0, pad=10.0, labelsize=points)
-    beside = blended_transform_factory(axes.transAxes, axes.transData)
-    under = blended_transform_factory(axes.transData, axes.transAxes)
-    bend, end = -0.01, -0.035  # in parts of the axes
+    if under:
+        axes.set_xticks(moved, names, rotation=90)
+    axes.tick_params(length=0.0, pad=10.0 + 72.0 * start * inches, labelsize=points)
+    rows = blended_transform_factory(axes.transAxes, axes.transData)
+    columns = blended_transform_factory(axes.transData, axes.transAxes)
+    bend, end = -0.01 - start, -0.035 - start  # in parts of the axes
     for centre, place in zip(centres, moved, strict=True):
-        for transform, line in (
-            (beside, ([0.0, bend, end], [centre, centre, place])),
-            (under, ([centre, centre, place], [0.0, bend, end])),
-        ):
+        lines = [(rows, ([-start, bend, end], [centre, centre, place]))]
+        if under:
+            lines.append((columns, ([centre, centre, place], [-start, bend, end])))
+        for transform, line in lines:
             axes.add_line(Line2D(*line, transform=transform, color=FAINT, linewidth=0.5, clip_on=False))
 
 

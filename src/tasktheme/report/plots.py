@@ -5,6 +5,16 @@ Save one with ``figure.savefig("map.png", dpi=200)`` or ``figure.savefig("map.pd
 
 from tasktheme.report.distance_plots import distance_matrix, task_map
 from tasktheme.report.model_plots import theme_gallery, training_curves
-from tasktheme.report.task_plots import entropy_histogram, mixtures
+from tasktheme.report.simplex_plot import simplex
+from tasktheme.report.task_plots import entropy_histogram, mixture_intervals, mixtures
 
-__all__ = ["distance_matrix", "entropy_histogram", "mixtures", "task_map", "theme_gallery", "training_curves"]
+__all__ = [
+    "distance_matrix",
+    "entropy_histogram",
+    "mixture_intervals",
+    "mixtures",
+    "simplex",
+    "task_map",
+    "theme_gallery",
+    "training_curves",
+]

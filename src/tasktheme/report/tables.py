@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from rich.table import Table
 
 from tasktheme.evaluation import Evaluation
 from tasktheme.tasks.distances import Floats
+from tasktheme.tasks.novelty import Novelty
 from tasktheme.tasks.search import Nearest
 from tasktheme.tasks.taskset import TaskSet
 
@@ -47,13 +49,57 @@ def nearest_table(query: TaskSet, known: TaskSet, found: Nearest, *, most: int =
     return table
 
 
-def distance_table(first: TaskSet, second: TaskSet, matrix: Floats, *, most: int = 8) -> Table:
+def novelty_table(query: TaskSet, known: TaskSet, found: Novelty, *, most: int = 40) -> Table:
+    """How unlike the known tasks each query task is, the most unlike first."""
+    table = _table("task", "percentile", "KL to the nearest", "nearest known task", right=("percentile", "KL to the nearest"))
+    names, known_names = task_names(query), task_names(known)
+    for i in np.argsort(-found.distances, kind="stable")[:most]:
+        table.add_row(names[i], f"{found.percentile[i]:.1f}", f"{found.distances[i]:.2f}", known_names[found.indices[i]])
+    shown = f"the {most} most unlike of {len(query):,} tasks; " if len(query) > most else ""
+    table.caption = f"{shown}percentile of the distances that are usual among the {len(known):,} known"
+    return table
+
+
+def summary_table(tasks: TaskSet, *, most: int = 12) -> Table:
+    """An overview of a task set: sizes, entropies, themes, groups."""
+    table = _table("of these tasks", "")
+    entropy, share = tasks.entropy(), tasks.mean_mixture().mean(axis=0)
+    low, middle, high = np.quantile(entropy, [0.0, 0.5, 1.0])
+    table.add_row("tasks", f"{len(tasks):,}, of {tasks.sizes.min():,} to {tasks.sizes.max():,} data points")
+    table.add_row("columns", ", ".join(tasks.columns) or "none")
+    table.add_row("converged", f"{100 * tasks.converged.mean():.0f} %")
+    table.add_row("entropy", f"{low:.2f} to {high:.2f} nats, median {middle:.2f}")
+    order = np.argsort(-share, kind="stable")
+    themes = ", ".join(f"{k} ({100 * share[k]:.0f} %)" for k in order[:most])
+    table.add_row("themes", f"{themes}{_more(len(order), most)}")
+    if "group" in tasks.columns:
+        names, counts = np.unique([str(value) for value in tasks.columns["group"]], return_counts=True)
+        largest = np.argsort(-counts, kind="stable")
+        groups = ", ".join(f"{names[i]} ({counts[i]:,})" for i in largest[:most])
+        table.add_row("groups", f"{groups}{_more(len(names), most)}")
+    table.add_row("most certain", _ends(tasks, np.argsort(entropy, kind="stable")[:3], entropy))
+    table.add_row("least certain", _ends(tasks, np.argsort(-entropy, kind="stable")[:3], entropy))
+    table.add_row("model", tasks.fingerprint[:16] or "unknown")
+    return table
+
+
+def _more(count: int, most: int) -> str:
+    return f" and {count - most:,} more" if count > most else ""
+
+
+def _ends(tasks: TaskSet, rows: npt.NDArray[np.int64], entropy: Floats) -> str:
+    names = task_names(tasks)
+    return ", ".join(f"{names[i]} ({entropy[i]:.2f})" for i in rows)
+
+
+def distance_table(first: TaskSet, second: TaskSet, matrix: Floats, *, kind: str = "kl", most: int = 8) -> Table:
     """A corner of a distance matrix, columns by number, and the median of all."""
     columns = [str(j) for j in range(min(len(second), most))]
-    table = _table("KL[row || column]", *columns, right=columns)
+    table = _table("task", *columns, right=columns)
     for name, row in zip(task_names(first)[:most], matrix, strict=False):
-        table.add_row(name, *(f"{value:.2f}" for value in row[:most]))
-    table.caption = f"{len(first):,} x {len(second):,} distances, median {np.median(matrix):.2f}; --out writes all"
+        table.add_row(name, *(f"{value:.3g}" for value in row[:most]))
+    size = f"{len(first):,} x {len(second):,}"
+    table.caption = f"{kind} from row to column, {size}, median {np.median(matrix):.3g}; --out writes all"
     return table
 
 

@@ -18,6 +18,7 @@ from tasktheme.report.style import (
     Chosen,
     Floats,
     choose,
+    darkened,
     group_look,
     luminance,
     new_figure,
@@ -91,6 +92,46 @@ def _name_bars(axes: Axes, chosen: Chosen, y: Floats) -> None:
         axes.set_yticks(y, task_names(chosen.tasks, chosen.rows))
         return
     axes.set_yticks([float(y[a:b].mean()) for a, b in chosen.spans()], list(chosen.names))
+
+
+@styled
+def mixture_intervals(tasks: TaskSet, *, level: float = 0.9, most: int = 6, group: str = "group") -> Figure:
+    """The expected share of each theme with its credible interval, a panel for each of at most ``most`` tasks.
+
+    Themes are ordered by their share in all tasks drawn; the interval holds the share with probability ``level``.
+    """
+    chosen = choose(tasks, group, most)
+    low, high = chosen.tasks.interval(level)
+    mixture = chosen.tasks.mean_mixture()
+    order = np.argsort(-mixture.mean(axis=0), kind="stable")
+    count, themes = mixture.shape
+    across = 2 if count > 1 and themes <= 40 else 1
+    rows = -(-count // across)
+    figure = new_figure(0.55 + 1.05 * rows)
+    panels = figure.subplots(rows, across, sharex=True, sharey=True, squeeze=False).flatten()
+    names = task_names(chosen.tasks, chosen.rows)
+    place = np.arange(themes)
+    for i, axes in enumerate(panels[:count]):
+        colour = group_look(int(chosen.group[i]), len(chosen.names))[0]
+        axes.bar(place, mixture[i, order], width=0.8, color=colour, alpha=0.45, linewidth=0.0)
+        axes.vlines(place, low[i, order], high[i, order], color=darkened(colour), linewidth=max(0.8, min(2.0, 40.0 / themes)))
+        axes.plot(place, mixture[i, order], linestyle="", marker="_", color=INK, markersize=min(6.0, 120.0 / themes))
+        title = " · ".join(part for part in (chosen.names[chosen.group[i]] if chosen.names else "", names[i]) if part)
+        axes.set_title(f"{title}, {chosen.tasks.sizes[i]:,} data points", loc="left", fontsize=SMALL)
+        axes.grid(axis="y", color="#eeeeee", linewidth=0.5)
+        axes.set_axisbelow(True)
+        axes.set_xlim(-0.7, themes - 0.3)
+        axes.tick_params(labelbottom=i + across >= count)
+    for axes in panels[count:]:
+        axes.set_axis_off()
+    every = -(-themes // 16)
+    panels[0].set_xticks(place[::every], [str(theme) for theme in order[::every]])
+    panels[0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.0f} %"))
+    panels[0].yaxis.set_major_locator(MaxNLocator(4))
+    panels[0].set_ylim(0.0, min(1.0, 1.05 * float(high.max())))
+    figure.supxlabel("theme, the strongest of these tasks first", fontsize=8.0)
+    figure.supylabel(f"share, with {100 * level:g} % credible interval", fontsize=8.0)
+    return figure
 
 
 @styled

@@ -127,13 +127,14 @@ def _with_zeros(distances: Floats, gamma: Floats, other: Floats) -> Floats:
     """The same with an exact 0 for each pair of equal tasks; pairs are found by a sum of bits and then compared."""
     keys, other_keys = _key(gamma), _key(other)
     order = np.argsort(other_keys, kind="stable")
-    ordered = other_keys[order]
-    first, last = np.searchsorted(ordered, keys, side="left"), np.searchsorted(ordered, keys, side="right")
-    for step in range(int((last - first).max(initial=0))):  # once, unless some task of ``other`` occurs several times
-        i = np.flatnonzero(first + step < last)
-        j = order[first[i] + step]
-        equal = (gamma[i] == other[j]).all(axis=1)
-        distances[i[equal], j[equal]] = 0.0
+    first = np.searchsorted(other_keys[order], keys)
+    known = np.flatnonzero(first < len(order))
+    while len(known := known[other_keys[order[first[known]]] == keys[known]]):  # often never, once for tasks against themselves
+        j = order[first[known]]
+        equal = (gamma[known] == other[j]).all(axis=1)
+        distances[known[equal], j[equal]] = 0.0
+        first += 1  # the same task may occur several times
+        known = known[first[known] < len(order)]
     return distances
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -80,9 +81,8 @@ def task_table(tasks: TaskSet) -> pa.Table:
 def write_tasks(tasks: TaskSet, path: Path) -> None:
     """Write a task set with what is known of its model."""
     check_ending(path)
-    about = json.dumps(
-        {"format": FORMAT, "fingerprint": tasks.fingerprint, "prior": None if tasks.prior is None else tasks.prior.tolist()}
-    )
+    prior = None if tasks.prior is None else tasks.prior.tolist()
+    about = json.dumps({"format": FORMAT, "fingerprint": tasks.fingerprint, "prior": prior, "tasks": len(tasks)})
     if path.suffix.lower() == ".parquet":
         import pyarrow as pa
 
@@ -116,6 +116,8 @@ def read_tasks(path: Path) -> dict[str, Any]:
             raise ModelFileError(
                 f"{str(path)!r} has format {version}, newer than this tasktheme reads ({FORMAT}): update tasktheme"
             )
+        if about.get("tasks", len(columns["size"])) != len(columns["size"]):
+            raise ValueError("some rows are missing")
         own = {"sizes": columns.pop("size"), "converged": columns.pop("converged"), "concentration": columns.pop("concentration")}
         return {
             "concentration": np.ascontiguousarray(own["concentration"], dtype=np.float64),
@@ -127,7 +129,7 @@ def read_tasks(path: Path) -> dict[str, Any]:
         }
     except ModelFileError:
         raise
-    except (OSError, EOFError, pa.ArrowInvalid, KeyError, TypeError, ValueError, IndexError) as error:
+    except (OSError, EOFError, zipfile.BadZipFile, pa.ArrowInvalid, KeyError, TypeError, ValueError, IndexError) as error:
         raise ModelFileError(_NOT_OURS.format(str(path))) from error
 
 

@@ -16,12 +16,14 @@ of both. The reference's vectors are prepared once. A query then
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from threadpoolctl import ThreadpoolController
 
 from tasktheme.maths import dirichlet
 from tasktheme.tasks.distances import Direction, Floats, check_direction, tensor
@@ -146,9 +148,15 @@ class Index:
         right = self._right
         minima = np.empty((len(left), self._groups), dtype=np.float32)
         step = max(1, _PRODUCTS // (_GROUP * len(left)))
-        for groups in _blocks(self._groups, step):
-            products = left @ right[:, groups.start * _GROUP : groups.stop * _GROUP]
-            np.minimum.reduce(products.reshape(len(left), -1, _GROUP), axis=2, out=minima[:, groups])
+
+        def fill(share: slice) -> None:
+            for groups in _blocks(share.stop, step, share.start):
+                products = left @ right[:, groups.start * _GROUP : groups.stop * _GROUP]
+                np.minimum.reduce(products.reshape(len(left), -1, _GROUP), axis=2, out=minima[:, groups])
+
+        shares = list(_blocks(self._groups, max(step, -(-self._groups // torch.get_num_threads()))))
+        with _blas().limit(limits=1), ThreadPoolExecutor(len(shares)) as pool:  # a share for each thread, none waits for another
+            list(pool.map(fill, shares))
         return minima
 
     def _candidates(
@@ -178,9 +186,14 @@ class Index:
         return distances
 
 
-def _blocks(count: int, step: int) -> Iterator[slice]:
-    for start in range(0, count, step):
-        yield slice(start, min(start + step, count))
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController().select(user_api="blas")
+
+
+def _blocks(stop: int, step: int, start: int = 0) -> Iterator[slice]:
+    for begin in range(start, stop, step):
+        yield slice(begin, min(begin + step, stop))
 
 
 def _runs(counts: npt.NDArray[np.int64], most: int) -> Iterator[slice]:

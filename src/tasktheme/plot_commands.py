@@ -1,0 +1,209 @@
+"""The pictures of the command line: tasktheme plot KIND ... --out file.png, .pdf or .svg."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tasktheme.errors import OutputError
+from tasktheme.options import (
+    AllowDamaged,
+    Data,
+    DataDir,
+    DeviceName,
+    HeldOut,
+    Model,
+    Overwrite,
+    Part,
+    PartOf,
+    Source,
+    refuse_existing,
+)
+from tasktheme.task_commands import Tasks
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from tasktheme.tasks.taskset import TaskSet
+
+_ENDINGS = (".png", ".pdf", ".svg")
+_DPI = 300  # of a PNG: sharp in print
+
+plot_app = typer.Typer(
+    help="Draw tasks or a model: simplex, map, distances, entropy, mixtures, intervals, themes, training.", no_args_is_help=True
+)
+
+Out = Annotated[Path, typer.Option(help="The picture: .png, .pdf or .svg.", show_default=False)]
+Group = Annotated[str, typer.Option(help="Column by which tasks are grouped.")]
+Most = Annotated[int, typer.Option(help="Most tasks drawn; of more, some of each group.", min=1)]
+
+
+@plot_app.command()
+def simplex(
+    tasks: Tasks,
+    out: Out,
+    themes: Annotated[
+        str | None, typer.Option(help="Three themes by number, such as 0,3,5.", show_default="the three strongest")
+    ] = None,
+    group: Group = "group",
+    most: Most = 12,
+    overwrite: Overwrite = False,
+) -> None:
+    """Tasks on the triangle of three themes, each with the density of its posterior.
+
+    Example: `tasktheme plot simplex tasks.parquet --themes 0,3,5 --out simplex.pdf`
+    """
+    from tasktheme.errors import DataError
+    from tasktheme.report import plots
+
+    _check(out, overwrite=overwrite)
+    chosen = None
+    if themes is not None:
+        try:
+            chosen = [int(theme) for theme in themes.split(",")]
+        except ValueError as error:
+            raise DataError(f"--themes takes three numbers with commas, such as 0,3,5, got {themes!r}") from error
+    _save(plots.simplex(_load(tasks), themes=chosen, group=group, most=most), out)
+
+
+@plot_app.command(name="map")
+def task_map(tasks: Tasks, out: Out, group: Group = "group", most: Most = 400, overwrite: Overwrite = False) -> None:
+    """Tasks on a plane that keeps their distances as well as a plane can.
+
+    Example: `tasktheme plot map tasks.parquet --out map.png`
+    """
+    from tasktheme.report import plots
+
+    _check(out, overwrite=overwrite)
+    _save(plots.task_map(_load(tasks), group=group, most=most), out)
+
+
+@plot_app.command()
+def distances(
+    tasks: Tasks,
+    out: Out,
+    group: Group = "group",
+    clustered: Annotated[
+        bool, typer.Option("--clustered", help="Order tasks by likeness, with a tree, instead of by group.")
+    ] = False,
+    most: Most = 400,
+    overwrite: Overwrite = False,
+) -> None:
+    """The KL distances of all pairs of tasks.
+
+    Example: `tasktheme plot distances tasks.parquet --clustered --out distances.pdf`
+    """
+    from tasktheme.report import plots
+
+    _check(out, overwrite=overwrite)
+    _save(plots.distance_matrix(_load(tasks), group=group, most=most, clustered=clustered), out)
+
+
+@plot_app.command()
+def entropy(tasks: Tasks, out: Out, group: Group = "group", overwrite: Overwrite = False) -> None:
+    """How uncertain tasks are: a histogram of their entropies, and a strip of dots for each group.
+
+    Example: `tasktheme plot entropy tasks.parquet --out entropy.png`
+    """
+    from tasktheme.report import plots
+
+    _check(out, overwrite=overwrite)
+    _save(plots.entropy_histogram(_load(tasks), group=group), out)
+
+
+@plot_app.command()
+def mixtures(tasks: Tasks, out: Out, group: Group = "group", most: Most = 24, overwrite: Overwrite = False) -> None:
+    """What tasks are made of: a bar for each, split by theme.
+
+    Example: `tasktheme plot mixtures tasks.parquet --out mixtures.svg`
+    """
+    from tasktheme.report import plots
+
+    _check(out, overwrite=overwrite)
+    _save(plots.mixtures(_load(tasks), group=group, most=most), out)
+
+
+@plot_app.command()
+def intervals(
+    tasks: Tasks,
+    out: Out,
+    group: Group = "group",
+    level: Annotated[float, typer.Option(help="Probability inside an interval.")] = 0.9,
+    most: Most = 6,
+    overwrite: Overwrite = False,
+) -> None:
+    """The share of each theme in some tasks, with credible intervals: a panel for each task.
+
+    Example: `tasktheme plot intervals tasks.parquet --out intervals.pdf`
+    """
+    from tasktheme.report import plots
+
+    _check(out, overwrite=overwrite)
+    _save(plots.mixture_intervals(_load(tasks), group=group, level=level, most=most), out)
+
+
+@plot_app.command()
+def themes(
+    model: Model,
+    data: Data,
+    out: Out,
+    part: PartOf = Part.test,
+    columns: Annotated[int, typer.Option(help="Typical images of each theme.", min=1)] = 8,
+    data_dir: DataDir = None,
+    held_out: HeldOut = None,
+    allow_damaged: AllowDamaged = False,
+    overwrite: Overwrite = False,
+) -> None:
+    """The themes of a model: the decoded mean of each, and the images of DATA that are most typical of it.
+
+    Example: `tasktheme plot themes glyphs-model glyphs --out themes.png`
+    """
+    from tasktheme.ptm import PTM
+    from tasktheme.report import plots
+
+    _check(out, overwrite=overwrite)
+    loaded = PTM.load(model, device=DeviceName.cpu.value)
+    source = Source(data, data_dir, loaded.point_shape[-1], held_out, allow_damaged, quiet=True)
+    _save(plots.theme_gallery(loaded, source.part(part), columns=columns), out)
+
+
+@plot_app.command()
+def training(model: Model, out: Out, overwrite: Overwrite = False) -> None:
+    """How a model's training went: the loss and each term of the bound.
+
+    Example: `tasktheme plot training glyphs-model --out training.png`
+    """
+    from tasktheme.ptm import PTM
+    from tasktheme.report import plots
+
+    _check(out, overwrite=overwrite)
+    _save(plots.training_curves(PTM.load(model, device=DeviceName.cpu.value).history), out)
+
+
+def _load(tasks: Path) -> TaskSet:
+    from tasktheme.tasks.taskset import TaskSet
+
+    return TaskSet.load(tasks)
+
+
+def _check(out: Path, *, overwrite: bool) -> None:
+    if out.suffix.lower() not in _ENDINGS:
+        raise OutputError(f"{str(out)!r}: pictures are written as {', '.join(_ENDINGS)}")
+    refuse_existing(out, overwrite=overwrite)
+
+
+def _save(figure: Figure, out: Path) -> None:
+    import matplotlib as mpl
+
+    from tasktheme.files import write_file
+
+    buffer = io.BytesIO()
+    kind = out.suffix.lower()[1:]
+    undated = {"png": {"Software": None}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}[kind]
+    with mpl.rc_context({"svg.hashsalt": "tasktheme", "pdf.fonttype": 42}):  # the same bytes each time; text stays text
+        figure.savefig(buffer, format=kind, dpi=_DPI, facecolor="white", metadata=undated)
+    write_file(out, buffer.getvalue())
+    typer.echo(f"wrote {out}")

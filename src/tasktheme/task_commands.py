@@ -1,0 +1,264 @@
+"""The commands that read tasks: distances, nearest, novelty, summary. They print a table, or write one, or pipe one."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tasktheme.errors import DataError, OutputError
+from tasktheme.options import DeviceName, Overwrite, print_table, refuse_existing
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tasktheme.tasks.distances import Floats
+    from tasktheme.tasks.taskset import TaskSet
+
+
+class DirectionName(StrEnum):
+    """Which way KL is read."""
+
+    forward = "forward"
+    reverse = "reverse"
+    symmetric = "symmetric"
+
+
+class DistanceName(StrEnum):
+    """The distances between tasks."""
+
+    kl = "kl"
+    reverse_kl = "reverse-kl"
+    symmetric_kl = "symmetric-kl"
+    hellinger = "hellinger"
+    jensen_shannon = "jensen-shannon"
+    earth_mover = "earth-mover"
+
+
+Tasks = Annotated[
+    Path, typer.Argument(help="Tasks that embed wrote: .parquet, .csv or .npz.", metavar="TASKS", show_default=False)
+]
+Known = Annotated[Path, typer.Argument(help="Known tasks.", metavar="KNOWN", show_default=False)]
+Direction = Annotated[
+    DirectionName, typer.Option(help="forward is KL[query || known], reverse KL[known || query], or their mean.")
+]
+Resized = Annotated[
+    int | None, typer.Option("--resized", metavar="N", help="Compare as if each task had N data points: by content, not by size.")
+]
+TableOut = Annotated[Path | None, typer.Option(help="Write a table: .parquet, .csv or .npz.")]
+
+
+def distances(
+    tasks: Tasks,
+    others: Annotated[Path | None, typer.Argument(help="Tasks to compare with; the same if left out.", metavar="OTHERS")] = None,
+    kind: Annotated[DistanceName, typer.Option(help="Which distance.")] = DistanceName.kl,
+    model: Annotated[Path | None, typer.Option(help="Model folder: earth-mover needs the distances of its themes.")] = None,
+    resized: Resized = None,
+    out: Annotated[Path | None, typer.Option(help="Write all distances: .npy, .csv or .parquet.")] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Distance from each task of TASKS to each of OTHERS; KL[i || j] is what is lost when task i is read as task j.
+
+    In a pipe, all distances are printed as CSV.
+
+    Examples: `tasktheme distances tasks.parquet`, `tasktheme distances tasks.parquet old.parquet --out kl.csv`,
+    `tasktheme distances tasks.parquet --kind earth-mover --model my-model`
+    """
+    from tasktheme.report.tables import distance_table
+
+    if out is not None:
+        if out.suffix.lower() not in (".npy", ".csv", ".parquet"):
+            raise OutputError(f"{str(out)!r}: distances are written as .npy, .csv or .parquet")
+        refuse_existing(out, overwrite=overwrite)
+    first, second = _load_pair(tasks, others if others is not None else tasks, resized)
+    matrix = _matrix(first, second, kind, model)
+    if out is not None:
+        _write_matrix(matrix, out)
+        typer.echo(f"wrote {out}: {matrix.shape[0]:,} x {matrix.shape[1]:,} distances")
+    elif sys.stdout.isatty():
+        print_table(distance_table(first, second, matrix, kind=kind.value))
+    else:
+        typer.echo(_matrix_csv(matrix), nl=False)
+
+
+def nearest(
+    known: Known,
+    query: Annotated[Path, typer.Argument(help="Tasks whose neighbours are wanted.", metavar="QUERY", show_default=False)],
+    k: Annotated[int, typer.Option("-k", help="Neighbours of each task.")] = 5,
+    direction: Direction = DirectionName.forward,
+    resized: Resized = None,
+    out: TableOut = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """For each task of QUERY, the nearest of KNOWN by KL. In one file, a task is not its own neighbour.
+
+    In a pipe, a CSV line for each neighbour.
+
+    Example: `tasktheme nearest known.parquet new.parquet -k 3`
+    """
+    import numpy as np
+
+    from tasktheme.report.tables import nearest_table
+
+    _check_out(out, overwrite=overwrite)
+    asked, reference = _load_pair(query, known, resized)
+    found = asked.nearest(reference, k=k, direction=direction.value)
+    number, neighbour = np.repeat(np.arange(len(asked)), k), found.indices.reshape(-1)
+    rows = {
+        "task": number,
+        **_labels(asked, number),
+        "rank": np.tile(np.arange(1, k + 1), len(asked)),
+        "neighbour": neighbour,
+        **_labels(reference, neighbour, prefix="neighbour_"),
+        "distance": found.distances.reshape(-1),
+    }
+    _deliver(rows, out, lambda: nearest_table(asked, reference, found))
+
+
+def novelty(
+    known: Known,
+    query: Annotated[Path, typer.Argument(help="Tasks that may be new.", metavar="QUERY", show_default=False)],
+    direction: Direction = DirectionName.forward,
+    resized: Resized = None,
+    out: TableOut = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """How unlike all KNOWN tasks each of QUERY is: its distance to the nearest, as a percentile of what is usual among KNOWN.
+
+    Example: `tasktheme novelty known.parquet new.parquet`
+    """
+    import numpy as np
+
+    from tasktheme.report.tables import novelty_table
+
+    _check_out(out, overwrite=overwrite)
+    asked, reference = _load_pair(query, known, resized)
+    found = asked.novelty(reference, direction=direction.value)
+    number = np.arange(len(asked))
+    rows = {
+        "task": number,
+        **_labels(asked, number),
+        "percentile": found.percentile,
+        "distance": found.distances,
+        "nearest": found.indices,
+        **_labels(reference, found.indices, prefix="nearest_"),
+    }
+    _deliver(rows, out, lambda: novelty_table(asked, reference, found))
+
+
+def summary(
+    tasks: Tasks,
+    top: Annotated[int, typer.Option(help="Strongest themes of each task that are written.", min=1)] = 3,
+    resized: Resized = None,
+    out: TableOut = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """What tasks are made of: on a terminal an overview; written or piped, a row for each with size, entropy and top themes.
+
+    Examples: `tasktheme summary tasks.parquet`, `tasktheme summary tasks.parquet | head`
+    """
+    import numpy as np
+
+    from tasktheme.report.tables import summary_table
+
+    _check_out(out, overwrite=overwrite)
+    loaded = _load(tasks, resized)
+    themes = loaded.top_themes(min(top, loaded.concentration.shape[1]))
+    share = np.take_along_axis(loaded.mean_mixture(), themes, axis=1)
+    rows: dict[str, Any] = {"task": np.arange(len(loaded)), **loaded.columns, "size": loaded.sizes}
+    rows |= {"converged": loaded.converged, "entropy": loaded.entropy()}
+    for place in range(themes.shape[1]):
+        rows |= {f"theme_{place + 1}": themes[:, place], f"share_{place + 1}": share[:, place]}
+    _deliver(rows, out, lambda: summary_table(loaded))
+
+
+def _load(path: Path, resized: int | None) -> TaskSet:
+    from tasktheme.tasks.taskset import TaskSet
+
+    tasks = TaskSet.load(path)
+    return tasks if resized is None else tasks.resized(resized)
+
+
+def _load_pair(first: Path, second: Path, resized: int | None) -> tuple[TaskSet, TaskSet]:
+    """Two task files; one object where both are one file, as a task is then not its own neighbour."""
+    loaded = _load(first, resized)
+    return loaded, loaded if first.resolve() == second.resolve() else _load(second, resized)
+
+
+def _matrix(first: TaskSet, second: TaskSet, kind: DistanceName, model: Path | None) -> Floats:
+    if kind is DistanceName.kl:
+        return first.kl(second)
+    if kind is DistanceName.reverse_kl:
+        return first.kl(second, direction="reverse")
+    if kind is not DistanceName.earth_mover:
+        return getattr(first, kind.value.replace("-", "_"))(second)
+    if model is None:
+        raise DataError("earth-mover needs to know how far the themes are apart: name their model with --model")
+    from tasktheme.ptm import PTM
+
+    loaded = PTM.load(model, device=DeviceName.cpu.value)
+    if loaded.fingerprint != first.fingerprint:
+        raise DataError(f"the tasks were not embedded by the model {str(model)!r}")
+    return first.earth_mover(second, loaded.theme_distances())
+
+
+def _labels(tasks: TaskSet, rows: Any, *, prefix: str = "") -> dict[str, list[Any]]:
+    """Name and group of some tasks, as far as they have them."""
+    found = {column: tasks.columns[column] for column in ("name", "group") if column in tasks.columns}
+    return {f"{prefix}{column}": [values[i] for i in rows] for column, values in found.items()}
+
+
+def _check_out(out: Path | None, *, overwrite: bool) -> None:
+    from tasktheme.tasks.files import check_ending
+
+    if out is not None:
+        check_ending(out)
+        refuse_existing(out, overwrite=overwrite)
+
+
+def _deliver(rows: dict[str, Any], out: Path | None, shown: Any) -> None:
+    """A table to a file, or to a terminal as ``shown()`` makes it, or as CSV into a pipe."""
+    from tasktheme.tasks.files import make_table, write_table
+
+    if out is None and sys.stdout.isatty():
+        print_table(shown())
+        return
+    table = make_table(rows)
+    if out is None:
+        pipe_csv(table)
+        return
+    write_table(table, out)
+    typer.echo(f"wrote {out}: {table.num_rows:,} rows")
+
+
+def pipe_csv(table: pa.Table) -> None:
+    """A table to standard output as CSV."""
+    from tasktheme.tasks.files import csv_bytes
+
+    typer.echo(csv_bytes(table).decode(), nl=False)
+
+
+def _matrix_csv(matrix: Floats) -> str:
+    return "".join(",".join(f"{value:.6g}" for value in row) + "\n" for row in matrix.tolist())
+
+
+def _write_matrix(matrix: Floats, out: Path) -> None:
+    import io
+
+    import numpy as np
+
+    from tasktheme.files import write_file
+    from tasktheme.tasks.files import make_table, write_table
+
+    ending = out.suffix.lower()
+    if ending == ".parquet":
+        write_table(make_table({str(j): matrix[:, j] for j in range(matrix.shape[1])}), out)
+    elif ending == ".csv":
+        write_file(out, _matrix_csv(matrix).encode())
+    else:
+        buffer = io.BytesIO()
+        np.save(buffer, matrix, allow_pickle=False)
+        write_file(out, buffer.getvalue())

@@ -1,0 +1,161 @@
+"""Task sets and tables in Parquet, CSV and NumPy files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import tasktheme as tt
+from tasktheme.errors import DataError, ModelFileError, OutputError
+from tasktheme.tasks.files import make_table, write_table
+
+ENDINGS = ("parquet", "csv", "npz")
+
+
+def make(count: int = 30, themes: int = 4) -> tt.TaskSet:
+    generator = np.random.default_rng(0)
+    gamma = generator.gamma(2.0, 3.0, size=(count, themes)) + 0.1
+    columns = {"name": [f"task {i}" for i in range(count)], "level": list(range(count))}
+    return tt.TaskSet(gamma, generator.integers(1, 50, count), generator.random(count) < 0.5, columns, "m", np.full(themes, 0.1))
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("count", [1, 30])
+def test_a_file_brings_back_the_same(tmp_path: Path, ending: str, count: int) -> None:
+    tasks = make(count).with_columns(group=['א, "b"\n', "<b>"][:count] * max(1, count // 2))
+    tasks.save(tmp_path / f"t.{ending}")
+    loaded = tt.TaskSet.load(tmp_path / f"t.{ending}")
+    np.testing.assert_array_equal(loaded.concentration, tasks.concentration)
+    np.testing.assert_array_equal(loaded.sizes, tasks.sizes)
+    np.testing.assert_array_equal(loaded.converged, tasks.converged)
+    assert dict(loaded.columns) == dict(tasks.columns)
+    assert loaded.fingerprint == "m"
+    assert loaded.prior is not None
+    np.testing.assert_array_equal(loaded.prior, np.full(4, 0.1))
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_file_without_a_prior_is_read(tmp_path: Path, ending: str) -> None:
+    tasks = tt.TaskSet(make().concentration, make().sizes, make().converged, {}, "old")
+    tasks.save(tmp_path / f"t.{ending}")
+    assert tt.TaskSet.load(tmp_path / f"t.{ending}").prior is None
+
+
+def test_lists_and_absent_texts_are_kept_by_parquet_and_written_plainly_elsewhere(tmp_path: Path) -> None:
+    tasks = make(2).with_columns(tags=[["a", "b"], []], group=[None, "g"])
+    for ending in ENDINGS:
+        tasks.save(tmp_path / f"t.{ending}")
+    columns = [dict(tt.TaskSet.load(tmp_path / f"t.{ending}").columns) for ending in ENDINGS]
+    assert (columns[0]["tags"], columns[0]["group"]) == ([["a", "b"], []], [None, "g"])
+    for others in columns[1:]:
+        assert (others["tags"], others["group"]) == (["a b", ""], ["", "g"])
+
+
+def test_other_tools_read_the_files(tmp_path: Path) -> None:
+    tasks = make()
+    for ending in ENDINGS:
+        tasks.save(tmp_path / f"t.{ending}")
+    assert pd.read_parquet(tmp_path / "t.parquet")["concentration"][4].tolist() == tasks.concentration[4].tolist()
+    frame = pd.read_csv(tmp_path / "t.csv")
+    np.testing.assert_allclose(frame["gamma_2"], tasks.concentration[:, 2], rtol=1e-14)
+    np.testing.assert_array_equal(np.load(tmp_path / "t.npz")["gamma_1"], tasks.concentration[:, 1])
+
+
+def test_a_file_of_the_first_form_is_read(tmp_path: Path) -> None:
+    """Without a prior in its metadata, as the first version wrote it."""
+    make().save(tmp_path / "t.parquet")
+    table = pq.read_table(tmp_path / "t.parquet")
+    pq.write_table(table.replace_schema_metadata({"tasktheme": '{"format": 1, "fingerprint": "x"}'}), tmp_path / "t.parquet")
+    loaded = tt.TaskSet.load(tmp_path / "t.parquet")
+    assert (loaded.fingerprint, loaded.prior) == ("x", None)
+
+
+def test_an_unknown_ending_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match=r"one of .parquet, .csv, .npz"):
+        make().save(tmp_path / "t.xls")
+    with pytest.raises(OutputError, match=r"one of .parquet, .csv, .npz"):
+        write_table(make_table({"a": [1]}), tmp_path / "t.txt")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_damaged_or_foreign_file_says_so(tmp_path: Path, ending: str) -> None:
+    file = tmp_path / f"t.{ending}"
+    write_table(make_table({"a": [1, 2]}), file)
+    with pytest.raises(ModelFileError, match="not a task file"):
+        tt.TaskSet.load(file)
+    make().save(file, overwrite=True)
+    whole = file.read_bytes()
+    for cut in (0, 10, len(whole) // 2):
+        file.write_bytes(whole[:cut])
+        with pytest.raises(ModelFileError, match="not a task file"):
+            tt.TaskSet.load(file)
+
+
+def test_a_csv_that_lost_its_last_lines_says_so(tmp_path: Path) -> None:
+    make().save(tmp_path / "t.csv")
+    lines = (tmp_path / "t.csv").read_bytes().splitlines(keepends=True)
+    (tmp_path / "t.csv").write_bytes(b"".join(lines[:-2]))
+    with pytest.raises(ModelFileError, match="not a task file"):
+        tt.TaskSet.load(tmp_path / "t.csv")
+
+
+def test_no_pickle_is_loaded(tmp_path: Path) -> None:
+    np.savez(tmp_path / "t.npz", tasktheme=np.array([{}], dtype=object), allow_pickle=True)
+    with pytest.raises(ModelFileError, match="not a task file"):
+        tt.TaskSet.load(tmp_path / "t.npz")
+
+
+def test_a_column_of_several_kinds_is_refused_when_saved(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="column 'mixed' cannot be stored"):
+        make(count=2).with_columns(mixed=[1, "a"]).save(tmp_path / "t.parquet")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_parquet_brings_back_the_same_and_other_tools_read_it(tmp_path: Path) -> None:
+    tasks = make().with_columns(group=["א", "<b>"] * 15)
+    file = tmp_path / "tasks.parquet"
+    tasks.save(file)
+    loaded = tt.TaskSet.load(file)
+    np.testing.assert_array_equal(loaded.concentration, tasks.concentration)
+    np.testing.assert_array_equal(loaded.sizes, tasks.sizes)
+    np.testing.assert_array_equal(loaded.converged, tasks.converged)
+    assert dict(loaded.columns) == dict(tasks.columns)
+    assert loaded.fingerprint == "m"
+    plain = pq.read_table(file).to_pydict()
+    assert plain["concentration"][4] == tasks.concentration[4].tolist()
+    assert plain["group"][:2] == ["א", "<b>"]
+
+
+def test_save_does_not_overwrite_unasked(tmp_path: Path) -> None:
+    file = tmp_path / "tasks.parquet"
+    make().save(file)
+    with pytest.raises(OutputError, match="exists already"):
+        make().save(file)
+    make(count=3).save(file, overwrite=True)
+    assert len(tt.TaskSet.load(file)) == 3
+    with pytest.raises(OutputError, match="cannot write"):
+        make().save(tmp_path / "absent" / "tasks.parquet")
+    assert [path.name for path in tmp_path.iterdir()] == ["tasks.parquet"]
+
+
+def test_loading_something_else_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "tasks.parquet"
+    with pytest.raises(ModelFileError, match="no task file"):
+        tt.TaskSet.load(file)
+    pq.write_table(pa.table({"a": [1]}), file)
+    with pytest.raises(ModelFileError, match="not a task file"):
+        tt.TaskSet.load(file)
+    file.write_bytes(b"PAR1nonsense")
+    with pytest.raises(ModelFileError, match="not a task file"):
+        tt.TaskSet.load(file)
+    make().save(file, overwrite=True)
+    table = pq.read_table(file)
+    pq.write_table(table.replace_schema_metadata({"tasktheme": '{"format": 9, "fingerprint": ""}'}), file)
+    with pytest.raises(ModelFileError, match="newer than this tasktheme reads"):
+        tt.TaskSet.load(file)
