@@ -244,7 +244,7 @@ def test_explore_takes_a_folder_of_tasks(run, model: Path, tmp_path: Path) -> No
     for i, task in enumerate(["ann", "bob", "bob", "bob", "<img onerror=x>"]):
         (tmp_path / "customers" / task).mkdir(parents=True, exist_ok=True)
         Image.fromarray(pixels[i]).save(tmp_path / "customers" / task / f"{i}.png")
-    code, _, err = run("explore", model, tmp_path / "customers", "--unlabelled", "--out", tmp_path / "a.html", "--quiet")
+    code, _, err = run("explore", model, tmp_path / "customers", "--out", tmp_path / "a.html", "--quiet")
     assert code == 0, err
     assert explored(tmp_path / "a.html")["columns"]["name"] == ["<img onerror=x>", "ann", "bob"]
 

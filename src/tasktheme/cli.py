@@ -267,9 +267,18 @@ def explore(
     shots: Shots = 20,
     number: Number = 100,
     seed: Seed = 1,
-    unlabelled: Unlabelled = False,
+    unlabelled: Annotated[
+        bool | None,
+        typer.Option(
+            "--unlabelled/--labelled",
+            help="Each sub-folder (or array) of DATA is one task, or tasks are drawn from its classes.",
+            show_default="unlabelled for a folder or zip",
+        ),
+    ] = None,
     data_dir: DataDir = None,
-    size: Size = 64,
+    size: Annotated[
+        int | None, typer.Option(help="Side in pixels that images are resized to.", show_default="the model's")
+    ] = None,
     held_out: HeldOut = None,
     allow_damaged: AllowDamaged = False,
     device: Device = DeviceName.auto,
@@ -282,7 +291,7 @@ def explore(
     get their images back: repeat the options that `embed` had.
 
     Examples: `tasktheme explore glyphs-model glyphs --out atlas.html -n 500`,
-    `tasktheme explore my-model customers/ --unlabelled --out atlas.html`,
+    `tasktheme explore my-model customers/ --out atlas.html`,
     `tasktheme explore glyphs-model tasks.parquet --data glyphs --out atlas.html`
     """
     from tasktheme.data.dataset import Dataset
@@ -291,7 +300,7 @@ def explore(
     from tasktheme.report.explorer import write_explorer
     from tasktheme.tasks.taskset import TaskSet
 
-    _refuse_existing(out, overwrite=overwrite)
+    refuse_existing(out, overwrite=overwrite)
     stored = TaskSet.load(tasks) if tasks.endswith((".parquet", ".csv")) else None
     if stored is None and data is not None:
         raise DataError(
@@ -300,8 +309,11 @@ def explore(
     loaded = PTM.load(model, device=device.value)
 
     def draw(n: int) -> Episodes | Dataset:
-        source = Source(data or tasks, data_dir, size, held_out, allow_damaged, quiet)
-        return source.tasks() if unlabelled else source.part(part).episodes(ways=ways, shots=shots, n=n, seed=seed)
+        side = loaded.point_shape[-1] if len(loaded.point_shape) == 3 else 64
+        source = Source(data or tasks, data_dir, size if size is not None else side, held_out, allow_damaged, quiet)
+        if source.is_folder if unlabelled is None else unlabelled:
+            return source.tasks()
+        return source.part(part).episodes(ways=ways, shots=shots, n=n, seed=seed)
 
     origin: Episodes | Dataset | None
     if stored is None:
