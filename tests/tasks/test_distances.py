@@ -122,6 +122,14 @@ def test_a_task_is_at_distance_exactly_zero_from_itself_and_from_its_copies(kind
             assert (found[i, j] == 0.0) == bool((a == b).all()), (i, j)
 
 
+def test_only_equal_tasks_are_at_zero_where_their_keys_collide(monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = make(9)
+    whole = tasks.kl(tasks[[3, 3, 5]])
+    monkeypatch.setattr(distances, "_key", lambda gamma: np.zeros(len(gamma), dtype=np.uint64))
+    np.testing.assert_array_equal(tasks.kl(tasks[[3, 3, 5]]), whole)
+    assert (whole == 0.0).sum() == 3
+
+
 @few
 @given(st.integers(0, 2**32 - 1), st.sampled_from(KINDS), st.integers(1, 6))
 def test_distances_are_finite_never_negative_and_follow_a_permutation_of_themes(seed: int, kind: str, themes: int) -> None:

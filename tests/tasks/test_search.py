@@ -42,10 +42,11 @@ def test_search_is_brute_force(direction: Direction, references: int, k: int) ->
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_a_task_is_not_its_own_neighbour(direction: Direction) -> None:
+@pytest.mark.parametrize("k", [1, 7])
+def test_a_task_is_not_its_own_neighbour(direction: Direction, k: int) -> None:
     tasks = make(600, seed=3)
-    found = tasks.nearest(tasks, k=7, direction=direction)
-    np.testing.assert_array_equal(found.indices, brute_force(tasks, tasks, 7, direction)[0])
+    found = tasks.nearest(tasks, k=k, direction=direction)
+    np.testing.assert_array_equal(found.indices, brute_force(tasks, tasks, k, direction)[0])
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)

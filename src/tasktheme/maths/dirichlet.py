@@ -33,15 +33,25 @@ def entropy(gamma: Float[Tensor, "*B K"]) -> Float[Tensor, "*B"]:
 def kl_divergence(gamma: Float[Tensor, "T1 K"], other: Float[Tensor, "T2 K"]) -> Float[Tensor, "T1 T2"]:
     """KL[Dirichlet(gamma_i) || Dirichlet(other_j)] for all pairs, as one matrix product.
 
+    Rounding can leave values of the order of the machine precision times the terms of the product, of either sign; they are
+    cut off at zero. Use float64 where small distances matter.
+    """
+    left, right = kl_factors(gamma, other)
+    return (left @ right.mT).clamp_min(0.0)
+
+
+def kl_factors(
+    gamma: Float[Tensor, "T1 K"], other: Float[Tensor, "T2 K"]
+) -> tuple[Float[Tensor, "T1 K+2"], Float[Tensor, "T2 K+2"]]:
+    """The two sides of the product that is KL, row by row.
+
     KL = (gamma_i . g_i - ln B(gamma_i)) + ln B(other_j) - other_j . g_i   with g_i = E[ln pi] under gamma_i.
-    Rounding can leave values of the order of the machine precision times the terms above, of either sign; they are cut
-    off at zero. Use float64 where small distances matter.
     """
     g = expected_log(gamma)
-    own = (gamma * g).sum(dim=-1) - log_normaliser(gamma)
-    left = torch.cat([-g, torch.ones_like(g[:, :1]), own[:, None]], dim=1)
+    own = (gamma * g).sum(dim=-1, keepdim=True) - log_normaliser(gamma)[:, None]
+    left = torch.cat([-g, torch.ones_like(own), own], dim=1)
     right = torch.cat([other, log_normaliser(other)[:, None], torch.ones_like(other[:, :1])], dim=1)
-    return (left @ right.mT).clamp_min_(0.0)  # the product is the only large array
+    return left, right
 
 
 def paired_kl(gamma: Float[Tensor, "*B K"], other: Float[Tensor, "*B K"]) -> Float[Tensor, "*B"]:

@@ -94,10 +94,10 @@ def _ends(tasks: TaskSet, rows: npt.NDArray[np.int64], entropy: Floats) -> str:
 
 def distance_table(first: TaskSet, second: TaskSet, matrix: Floats, *, kind: str = "kl", most: int = 8) -> Table:
     """A corner of a distance matrix, columns by number, and the median of all."""
-    columns = [str(j) for j in range(min(len(second), most))]
+    columns = [str(j) for j in range(min(len(second), 6))]  # they fit a narrow terminal
     table = _table("task", *columns, right=columns)
     for name, row in zip(task_names(first)[:most], matrix, strict=False):
-        table.add_row(name, *(f"{value:.3g}" for value in row[:most]))
+        table.add_row(name, *(f"{value:.3g}" for value in row[: len(columns)]))
     size = f"{len(first):,} x {len(second):,}"
     table.caption = f"{kind} from row to column, {size}, median {np.median(matrix):.3g}; --out writes all"
     return table

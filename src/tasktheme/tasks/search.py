@@ -81,7 +81,7 @@ class Index:
                     other = numbers[i] != j
                     i, j = i[other], j[other]
                 found = self._distances(query, i, j)
-                order = np.lexsort((j, found, i))
+                order = np.lexsort((found, i))  # stable: of equal distances the lower reference first
                 first = np.searchsorted(i[order], own)  # where each query's candidates begin
                 best = order[first[:, None] + np.arange(k)]
                 indices[own], distances[own] = j[best], found[best]
