@@ -8,7 +8,7 @@ const groupColour = (g) => (g < 0 ? palette().groups[0] : palette().groups[g % p
 const scaleColour = (t) => palette().scale[Math.round(Math.min(1, Math.max(0, t)) * (palette().scale.length - 1))];
 const ramp = () => `linear-gradient(to right, ${palette().scale.join(",")})`;
 
-const themeOrder = d3.sort(d3.range(K), (k) => -d3.mean(rows, (i) => share(i, k)));
+const themeOrder = d3.sort(d3.range(K), (k) => -meanShare[k]);
 const themeRank = Int32Array.from(d3.range(K), (k) => themeOrder.indexOf(k)); // the largest have the first colours
 const themeColour = (k) => groupColour(themeRank[k]);
 

@@ -24,7 +24,9 @@ const totals = Float64Array.from(rows, (i) => d3.sum(concentration.subarray(i * 
 const share = (i, k) => concentration[i * K + k] / totals[i];
 const strongest = Int32Array.from(rows, (i) => d3.maxIndex(concentration.subarray(i * K, (i + 1) * K)));
 const entropyOrder = Float64Array.from(entropy).sort();
+const meanShare = Float64Array.from(d3.range(K), (k) => d3.mean(rows, (i) => share(i, k)));
 const hasGroups = page.groups.length > 1;
+const MOST_GROUPS = 60; // more than this are not named on the map or in the legend
 
 const taskName = (i) => page.columns.name?.[i] || `Task ${i}`;
 const groupName = (i) => (hasGroups ? page.groups[groupOf[i]] : ""); // one group for all says nothing

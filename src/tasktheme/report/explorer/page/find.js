@@ -28,7 +28,7 @@ function findView() {
   const again = (change) => { Object.assign(state, change); search(); show(findView()); };
   const number = (text) => (text === "" ? null : Number(text));
   const filters = el("div", { class: "filters" },
-    hasGroups ? choice("Group", String(state.group ?? ""), [["", "all"], ...page.groups.map((name, g) => [String(g), name])], (v) => again({ group: number(v) })) : null,
+    hasGroups && page.groups.length <= 10 * MOST_GROUPS ? choice("Group", String(state.group ?? ""), [["", "all"], ...page.groups.map((name, g) => [String(g), name])], (v) => again({ group: number(v) })) : null,
     choice("Strongest theme", String(state.filterTheme ?? ""), [["", "all"], ...d3.range(K).map((k) => [String(k), `theme ${k}`])], (v) => again({ filterTheme: number(v) })),
     choice("Order", state.sort, [["number", "number"], ["uncertain", "least certain first"], ["certain", "most certain first"]], (v) => again({ sort: v })));
   const list = el("ol", { class: "list", id: "results" });

@@ -33,7 +33,9 @@ function route() {
   if (state.view === "theme") setColour("share");
   else if (state.colour === "share" && before === "theme") setColour(state.usual);
   else if (state.colour === "distance") recolour();
+  const inside = panel.contains(document.activeElement);
   render();
+  if (inside) panel.focus({ preventScroll: true }); // what had the focus is gone
   drawLegend();
   drawMap();
   if (state.view === "theme") document.getElementById(`card-${state.theme}`).scrollIntoView({ block: "nearest" });
@@ -70,7 +72,9 @@ function drawLegend() {
   const entry = (colour, text, pressed, act) => el("button", { type: "button", "aria-pressed": String(pressed), title: text, on: { click: act } }, swatch(colour), el("span", {}, named(text)));
   const filter = (name, value) => () => { state[name] = state[name] === value ? null : value; search(); if (state.view === "find") render(); };
   if (state.colour === "group") {
-    legend.replaceChildren(...page.groups.map((name, g) => entry(groupColour(g), name, state.group === g, filter("group", g))));
+    const left = page.groups.length - MOST_GROUPS;
+    legend.replaceChildren(...page.groups.slice(0, MOST_GROUPS).map((name, g) => entry(groupColour(g), name, state.group === g, filter("group", g))),
+      left > 0 ? el("span", { class: "faint" }, `and ${count(left, "more group")}: search for them`) : "");
   } else if (state.colour === "theme") {
     const used = themeOrder.filter((k) => strongest.includes(k));
     legend.replaceChildren(...used.map((k) => entry(themeColour(k), `theme ${k}`, state.filterTheme === k, filter("filterTheme", k))));

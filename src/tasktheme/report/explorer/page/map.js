@@ -7,8 +7,6 @@ const lines = marks.append("g");
 const names = marks.append("g");
 const rings = marks.append("g");
 const REACH = 14; // pixels within which a dot is hit
-const MOST_NAMES = 60;
-
 const map = { transform: d3.zoomIdentity, x: new Float64Array(T), y: new Float64Array(T), colours: new Uint32Array(T), order: rows, hits: null, frame: 0 };
 
 function placeTasks() { // to the middle of the box, in pixels at zoom 1; names and controls keep some room
@@ -87,15 +85,14 @@ function drawMarks() {
   drawNames([...letters, ...groupNames()]);
 }
 
-const middles = page.groups.map((_, g) => { // the dot nearest to the median of the group
-  const own = rows.filter((i) => groupOf[i] === g);
+const middles = d3.groups(page.groups.length > MOST_GROUPS ? [] : rows, (i) => groupOf[i]).map(([g, own]) => { // largest first
   const [x, y] = [d3.median(own, (i) => place[2 * i]), d3.median(own, (i) => place[2 * i + 1])];
   return { g, size: own.length, i: own[d3.minIndex(own, (i) => (place[2 * i] - x) ** 2 + (place[2 * i + 1] - y) ** 2)] };
 }).sort((a, b) => b.size - a.size);
 const shorter = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
 function groupNames() {
-  if (!hasGroups || page.groups.length > MOST_NAMES || state.colour !== "group") return [];
+  if (!hasGroups || state.colour !== "group") return [];
   return middles.map(({ g, i }) => ({ text: shorter(page.groups[g], 26), fill: d3.interpolateRgb(groupColour(g), css("--ink"))(0.45), x: at(i)[0], y: at(i)[1] - radius() - 6 }));
 }
 

@@ -6,13 +6,16 @@ function themeCard(k, chosen) {
   const typical = themeTiles(k).slice(0, chosen ? undefined : IN_ROW);
   const images = el("div", { class: "tiles" }, hasMeans ? meanTile(k, "mean") : null, typical.map((number) => tile(number)));
   const note = tiles?.typical && !typical.length ? el("p", { class: "small faint" }, "The most probable theme of no image here.") : null;
-  const top = d3.sort(rows, (i) => -share(i, k)).slice(0, TASKS_OF_THEME);
   return el("section", { class: chosen ? "theme chosen" : "theme", id: `card-${k}` },
     el("div", { class: "row spread" }, el("h3", {}, el("a", { href: `#theme-${k}` }, `Theme ${k}`)),
-      el("span", { class: "small faint number" }, `${percent(page.share[k])} of the training data · ${percent(d3.mean(rows, (i) => share(i, k)))} of these tasks`)),
+      el("span", { class: "small faint number" }, `${percent(page.share[k])} of the training data · ${percent(meanShare[k])} of these tasks`)),
     hasMeans || typical.length ? images : null, note,
-    chosen ? [el("h3", {}, "Tasks with most of it"),
-      el("ol", { class: "list" }, top.map((i) => taskItem(i, colourOfTask(), percent(share(i, k)))))] : null);
+    chosen ? [el("h3", {}, "Tasks with most of it"), el("ol", { class: "list" }, tasksOf(k))] : null);
+}
+
+function tasksOf(k) {
+  const colour = colourOfTask();
+  return d3.sort(rows, (i) => -share(i, k)).slice(0, TASKS_OF_THEME).map((i) => taskItem(i, colour, percent(share(i, k))));
 }
 
 function themesView(k) {
