@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,36 @@ def test_distances_of_each_kind_go_through_a_pipe(run, model: Path, tasks: Path,
         "earth-mover": lambda: loaded.earth_mover(loaded, tt.PTM.load(model).theme_distances()),
     }[kind]()
     np.testing.assert_allclose(np.loadtxt(io.StringIO(out), delimiter=","), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_what_embed_pipes_the_others_read(run, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ("embed", model, "glyphs", "-n", 3, "--ways", 3, "--shots", 4, "-q")
+    piped = run(*words)[1]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(piped.encode())))
+    frame = pd.read_csv(io.StringIO(run("summary", "-")[1]))
+    tasks = tt.PTM.load(model).embed(tt.load_dataset("glyphs", progress=False).test.episodes(ways=3, shots=4, n=3, seed=1))
+    np.testing.assert_allclose(frame["entropy"], tasks.entropy())
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"nonsense")))
+    code, _, err = run("summary", "-")
+    assert code == 2
+    assert "'standard input' is not a task file" in err
+
+
+def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
+    gamma = np.random.default_rng(0).gamma(2.0, size=(300, 3)) + 0.1
+    tt.TaskSet(gamma, np.ones(300, dtype=np.int64), np.ones(300, dtype=np.bool_)).save(tmp_path / "t.parquet")
+    writer = subprocess.Popen(
+        [sys.executable, "-m", "tasktheme", "distances", str(tmp_path / "t.parquet")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert writer.stdout is not None
+    assert writer.stderr is not None
+    assert writer.stdout.readline().count(b",") == 299
+    writer.stdout.close()
+    assert writer.stderr.read() == b""
+    writer.stderr.close()
+    assert writer.wait() == 0
 
 
 def test_distances_on_a_terminal_are_a_corner_of_the_matrix(run, tasks: Path) -> None:

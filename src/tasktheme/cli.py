@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import warnings
 from pathlib import Path
@@ -178,11 +179,11 @@ def embed(
     Of a folder, each sub-folder is one task; of a data set, tasks are drawn from the classes of a part.
 
     Examples: `tasktheme embed my-model my_folder/ --out tasks.parquet`,
-    `tasktheme embed glyphs-model glyphs --out tasks.parquet -n 100`, `tasktheme embed my-model my_folder/ | head`
+    `tasktheme embed glyphs-model glyphs --out tasks.parquet -n 100`, `tasktheme embed my-model my_folder/ | tasktheme summary -`
     """
     from tasktheme.ptm import PTM
     from tasktheme.report.tables import task_table
-    from tasktheme.tasks.files import check_ending
+    from tasktheme.tasks.files import check_ending, whole_table
 
     if out is not None:
         check_ending(out)
@@ -195,7 +196,7 @@ def embed(
     wanted = source.tasks() if unlabelled else source.part(part).episodes(ways=ways, shots=shots, n=number, seed=seed)
     tasks = loaded.embed(wanted, progress=not quiet)
     if out is None and not sys.stdout.isatty():
-        pipe_csv(tasks.to_arrow())
+        pipe_csv(whole_table(tasks))
         return
     if out is not None:
         tasks.save(out, overwrite=overwrite)
@@ -364,6 +365,9 @@ def main() -> None:
 def _run() -> NoReturn:
     try:
         code = app(standalone_mode=False)
+    except BrokenPipeError:  # the reader of our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left must not fail when Python ends
+        sys.exit(0)
     except (typer.Abort, KeyboardInterrupt):
         _leave("interrupted", _INTERRUPTED)
     except TaskThemeError as error:

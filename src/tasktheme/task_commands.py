@@ -39,7 +39,8 @@ class DistanceName(StrEnum):
 
 
 Tasks = Annotated[
-    Path, typer.Argument(help="Tasks that embed wrote: .parquet, .csv or .npz.", metavar="TASKS", show_default=False)
+    Path,
+    typer.Argument(help="Tasks that embed wrote (.parquet, .csv, .npz), or - for a pipe.", metavar="TASKS", show_default=False),
 ]
 Known = Annotated[Path, typer.Argument(help="Known tasks.", metavar="KNOWN", show_default=False)]
 Direction = Annotated[
@@ -158,7 +159,7 @@ def summary(
 ) -> None:
     """What tasks are made of: on a terminal an overview; written or piped, a row for each with size, entropy and top themes.
 
-    Examples: `tasktheme summary tasks.parquet`, `tasktheme summary tasks.parquet | head`
+    Examples: `tasktheme summary tasks.parquet`, `tasktheme embed my-model my_folder/ | tasktheme summary -`
     """
     import numpy as np
 
@@ -176,9 +177,10 @@ def summary(
 
 
 def _load(path: Path, resized: int | None) -> TaskSet:
+    from tasktheme.tasks.files import parse_tasks
     from tasktheme.tasks.taskset import TaskSet
 
-    tasks = TaskSet.load(path)
+    tasks = TaskSet.load(path) if str(path) != "-" else TaskSet(**parse_tasks(sys.stdin.buffer.read(), "standard input"))
     return tasks if resized is None else tasks.resized(resized)
 
 

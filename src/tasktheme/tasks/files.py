@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 FORMAT = 1
 ENDINGS = (".parquet", ".csv", ".npz")
 _ABOUT = "tasktheme"  # the key of what a file says about itself
-_NOT_OURS = "{!r} is not a task file that tasktheme wrote, or is damaged"
 
 
 def check_ending(path: Path, endings: Sequence[str] = ENDINGS) -> None:
@@ -81,48 +80,54 @@ def task_table(tasks: TaskSet) -> pa.Table:
 def write_tasks(tasks: TaskSet, path: Path) -> None:
     """Write a task set with what is known of its model."""
     check_ending(path)
-    prior = None if tasks.prior is None else tasks.prior.tolist()
-    about = json.dumps({"format": FORMAT, "fingerprint": tasks.fingerprint, "prior": prior, "tasks": len(tasks)})
     if path.suffix.lower() == ".parquet":
         import pyarrow as pa
 
         own = make_table({**tasks.columns, "size": tasks.sizes, "converged": tasks.converged})
         flat = pa.array(tasks.concentration.reshape(-1))
         nested = pa.FixedSizeListArray.from_arrays(flat, tasks.concentration.shape[1])
-        write_table(own.append_column("concentration", nested).replace_schema_metadata({_ABOUT: about}), path)
-        return
-    table = task_table(tasks)
-    if path.suffix.lower() == ".csv":  # has no place beside its rows: the first tells
-        table = table.append_column(_ABOUT, [[about, *[""] * (len(tasks) - 1)][: len(tasks)]])
+        table = own.append_column("concentration", nested).replace_schema_metadata({_ABOUT: _about(tasks)})
+        write_table(table, path)
     else:
-        table = table.append_column(_ABOUT, [[about] * len(tasks)])
-    write_table(table, path)
+        write_table(whole_table(tasks), path)
+
+
+def whole_table(tasks: TaskSet) -> pa.Table:
+    """Tasks as a flat table that says in its own first row what is known of their model: CSV has no other place."""
+    return task_table(tasks).append_column(_ABOUT, [[_about(tasks), *[""] * (len(tasks) - 1)][: len(tasks)]])
+
+
+def _about(tasks: TaskSet) -> str:
+    prior = None if tasks.prior is None else tasks.prior.tolist()
+    return json.dumps({"format": FORMAT, "fingerprint": tasks.fingerprint, "prior": prior, "tasks": len(tasks)})
 
 
 def read_tasks(path: Path) -> dict[str, Any]:
     """What :func:`write_tasks` wrote, as the arguments of a TaskSet."""
-    import pyarrow as pa
-
     try:
         content = path.read_bytes()
     except FileNotFoundError as error:
         raise ModelFileError(f"there is no task file {str(path)!r}") from error
     except OSError as error:
         raise ModelFileError(f"cannot read {str(path)!r}: {error.strerror or error}") from error
+    return parse_tasks(content, str(path))
+
+
+def parse_tasks(content: bytes, name: str) -> dict[str, Any]:
+    """The arguments of a TaskSet from the content of a file, whatever it is called; ``name`` is for messages."""
+    import pyarrow as pa
+
     try:
-        columns, about = _read_columns(path, content)
+        columns, about = _columns(content)
         version, prior = int(about["format"]), about.get("prior")
         if version > FORMAT:
-            raise ModelFileError(
-                f"{str(path)!r} has format {version}, newer than this tasktheme reads ({FORMAT}): update tasktheme"
-            )
+            raise ModelFileError(f"{name!r} has format {version}, newer than this tasktheme reads ({FORMAT}): update tasktheme")
         if about.get("tasks", len(columns["size"])) != len(columns["size"]):
             raise ValueError("some rows are missing")
-        own = {"sizes": columns.pop("size"), "converged": columns.pop("converged"), "concentration": columns.pop("concentration")}
         return {
-            "concentration": np.ascontiguousarray(own["concentration"], dtype=np.float64),
-            "sizes": np.asarray(own["sizes"], dtype=np.int64),
-            "converged": np.asarray(own["converged"], dtype=np.bool_),
+            "concentration": np.ascontiguousarray(columns.pop("concentration"), dtype=np.float64),
+            "sizes": np.asarray(columns.pop("size"), dtype=np.int64),
+            "converged": np.asarray(columns.pop("converged"), dtype=np.bool_),
             "columns": columns,
             "fingerprint": str(about["fingerprint"]),
             "prior": None if prior is None else np.asarray(prior, dtype=np.float64),
@@ -130,37 +135,40 @@ def read_tasks(path: Path) -> dict[str, Any]:
     except ModelFileError:
         raise
     except (OSError, EOFError, zipfile.BadZipFile, pa.ArrowInvalid, KeyError, TypeError, ValueError, IndexError) as error:
-        raise ModelFileError(_NOT_OURS.format(str(path))) from error
+        raise ModelFileError(f"{name!r} is not a task file that tasktheme wrote, or is damaged") from error
 
 
-def _read_columns(path: Path, content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+def _columns(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     """The columns of a task file, gamma as one array, and what the file says about itself."""
-    if path.suffix.lower() == ".npz":
+    if content.startswith(b"PAR1"):
+        import pyarrow.parquet as pq
+
+        table = pq.read_table(io.BytesIO(content))
+        about = json.loads(table.schema.metadata[_ABOUT.encode()])
+        nested = table.column("concentration").combine_chunks()
+        gamma = nested.flatten().to_numpy(zero_copy_only=False).reshape(len(nested), nested.type.list_size)
+        return {**_flat(table.drop_columns(["concentration"])), "concentration": gamma}, about
+    if content.startswith(b"PK"):
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-            flat = {name: arrays[name] for name in arrays.files}
-        about = json.loads(str(flat.pop(_ABOUT)[0]))
-        themes = [name for name in flat if name.startswith("gamma_")]
-        gamma = np.stack([flat.pop(name) for name in themes], axis=1)
-        own = {name: flat.pop(name) for name in ("size", "converged")}
-        return {**{name: values.tolist() for name, values in flat.items()}, **own, "concentration": gamma}, about
-    if path.suffix.lower() == ".csv":
+            flat = {name: arrays[name] if _is_own(name) else arrays[name].tolist() for name in arrays.files}
+    else:
         import pyarrow.csv as pc
 
         table = pc.read_csv(io.BytesIO(content), convert_options=pc.ConvertOptions(strings_can_be_null=False))
-        about = json.loads(table.column(_ABOUT)[0].as_py())
-        themes = [name for name in table.column_names if name.startswith("gamma_")]
-        gamma = np.stack([table.column(name).to_numpy() for name in themes], axis=1)
-        rest = [name for name in table.column_names if name not in (_ABOUT, *themes)]
-        return {**{name: table.column(name).to_pylist() for name in rest}, "concentration": gamma}, about
-    import pyarrow.parquet as pq
+        flat = _flat(table)
+    about = json.loads(flat.pop(_ABOUT)[0])
+    gamma = np.stack([flat.pop(name) for name in list(flat) if name.startswith("gamma_")], axis=1)
+    return {**flat, "concentration": gamma}, about
 
-    table = pq.read_table(io.BytesIO(content))
-    about = json.loads(table.schema.metadata[_ABOUT.encode()])
-    nested = table.column("concentration").combine_chunks()
-    gamma = nested.flatten().to_numpy(zero_copy_only=False).reshape(len(nested), nested.type.list_size)
-    own = {name: table.column(name).to_numpy() for name in ("size", "converged")}
-    rest = [name for name in table.column_names if name not in (*own, "concentration")]
-    return {**{name: table.column(name).to_pylist() for name in rest}, **own, "concentration": gamma}, about
+
+def _flat(table: pa.Table) -> dict[str, Any]:
+    """Columns by name: a task set's own as arrays, as there may be millions, others as lists."""
+    columns = {name: table.column(name) for name in table.column_names}
+    return {name: column.to_numpy() if _is_own(name) else column.to_pylist() for name, column in columns.items()}
+
+
+def _is_own(name: str) -> bool:
+    return name in ("size", "converged") or name.startswith("gamma_")
 
 
 def _numpy(table: pa.Table, name: str) -> np.ndarray[Any, Any]:

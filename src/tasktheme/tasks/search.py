@@ -18,15 +18,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from threadpoolctl import ThreadpoolController
 
 from tasktheme.maths import dirichlet
-from tasktheme.tasks.distances import Direction, Floats, check_direction, tensor
+from tasktheme.tasks.distances import Direction, Floats, check_direction, one_blas_thread, tensor
 
 Singles = npt.NDArray[np.float32]
 
@@ -155,7 +154,7 @@ class Index:
                 np.minimum.reduce(products.reshape(len(left), -1, _GROUP), axis=2, out=minima[:, groups])
 
         shares = list(_blocks(self._groups, max(step, -(-self._groups // torch.get_num_threads()))))
-        with _blas().limit(limits=1), ThreadPoolExecutor(len(shares)) as pool:  # a share for each thread, none waits for another
+        with one_blas_thread(), ThreadPoolExecutor(len(shares)) as pool:  # a share for each thread, none waits for another
             list(pool.map(fill, shares))
         return minima
 
@@ -184,11 +183,6 @@ class Index:
                 found = (dirichlet.paired_kl(a, b) + dirichlet.paired_kl(b, a)) / 2.0
             distances[part] = found.numpy()
         return distances
-
-
-@cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController().select(user_api="blas")
 
 
 def _blocks(stop: int, step: int, start: int = 0) -> Iterator[slice]:
