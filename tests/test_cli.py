@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 import tasktheme as tt
 from tasktheme import cli
@@ -290,6 +293,44 @@ def test_evaluate_prints_and_writes_the_same_numbers(run, model: Path, tmp_path:
     assert measured["tasks"] == 40
 
 
+def explored(file: Path) -> dict[str, Any]:
+    """What an explorer page knows."""
+    html = file.read_text(encoding="utf-8")
+    return json.loads(re.search(r'id="payload">(.*?)</script>', html, flags=re.DOTALL)[1])
+
+
+def test_explore_draws_the_tasks_of_embed(run, model: Path, tasks: Path, tmp_path: Path) -> None:
+    file = tmp_path / "a.html"
+    words = ["-n", 12, "--ways", 3, "--shots", 4, "--title", "Scripts & <signs>"]
+    code, out, _ = run("explore", model, "glyphs", "--out", file, *words)
+    assert code == 0
+    assert file.as_uri() in out
+    page = explored(file)
+    assert (page["tasks"], page["title"]) == (12, "Scripts & <signs>")
+    assert page["columns"]["classes"] == tt.TaskSet.load(tasks).columns["classes"]
+    assert page["images"]["samples"] is not None
+
+
+def test_explore_shows_stored_tasks_and_with_their_data_the_same_images(run, model: Path, tasks: Path, tmp_path: Path) -> None:
+    plain, full, drawn = (tmp_path / name for name in ("plain.html", "full.html", "drawn.html"))
+    assert run("explore", model, tasks, "--out", plain)[0] == 0
+    assert explored(plain)["images"]["samples"] is None
+    sampling = ["--ways", 3, "--shots", 4]
+    assert run("explore", model, tasks, "--data", "glyphs", "--out", full, *sampling)[0] == 0
+    assert run("explore", model, "glyphs", "--out", drawn, "-n", 12, *sampling)[0] == 0
+    assert explored(full)["images"] == explored(drawn)["images"]
+
+
+def test_explore_takes_a_folder_of_tasks(run, model: Path, tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (5, 30, 20), dtype=np.uint8)
+    for i, task in enumerate(["ann", "bob", "bob", "bob", "<img onerror=x>"]):
+        (tmp_path / "customers" / task).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels[i]).save(tmp_path / "customers" / task / f"{i}.png")
+    code, _, err = run("explore", model, tmp_path / "customers", "--out", tmp_path / "a.html", "--quiet")
+    assert code == 0, err
+    assert explored(tmp_path / "a.html")["columns"]["name"] == ["<img onerror=x>", "ann", "bob"]
+
+
 def test_version_and_help(run) -> None:
     assert run("--version")[1] == f"tasktheme {tt.__version__}\n"
     code, out, _ = run("fit", "--help")
@@ -341,6 +382,11 @@ def test_version_and_help(run) -> None:
         ("plot simplex {tasks} --out {tmp}/s.png --themes a,b,c", "three numbers with commas"),
         ("plot pie {tasks} --out {tmp}/s.png", "pie"),
         ("nearest {tasks} {tasks} -k 12", "between 1 and 11"),
+        ("explore {model} {tasks} --out {tasks}", "exists already"),
+        ("explore {model} {tmp}/absent.parquet --out {tmp}/a.html", "no task file"),
+        ("explore {model} {tasks} --data glyphs --out {tmp}/a.html", "repeat the options"),
+        ("explore {model} glyphs --data glyphs --out {tmp}/a.html", "leave it out"),
+        ("explore {model} absent --out {tmp}/a.html", "absent"),
         ("frobnicate", "frobnicate"),
     ],
 )

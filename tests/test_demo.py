@@ -25,6 +25,9 @@ def test_a_short_demo_writes_everything_and_says_what_to_try(tmp_path: Path, mon
     tasks = tt.TaskSet.load(tmp_path / "demo" / "tasks.parquet")
     assert tasks.fingerprint == tt.PTM.load(tmp_path / "demo" / "model").fingerprint
     assert set(tasks.columns["group"]) == set(tt.load_dataset("glyphs").test.group_names)
+    report = (tmp_path / "demo" / "report.html").read_text(encoding="utf-8")
+    assert "AUC of same script by KL distance" in report
+    assert report.count("data:image/webp;base64,") >= 3  # sheets of images
     assert re.search(r"AUC of same script by KL distance: 0\.\d{3}", said)
     assert said.splitlines()[-2].startswith("try    tasktheme nearest")
 

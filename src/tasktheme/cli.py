@@ -12,7 +12,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from tasktheme import __version__
-from tasktheme.errors import Interrupted, OutputError, SettingsError, TaskThemeError, TrainingError
+from tasktheme.errors import DataError, Interrupted, OutputError, TaskThemeError, TrainingError
 from tasktheme.options import (
     AllCombinations,
     AllowDamaged,
@@ -20,8 +20,10 @@ from tasktheme.options import (
     DataDir,
     Device,
     DeviceName,
+    EachFolderATask,
     HeldOut,
     Model,
+    ModelsSize,
     Number,
     Overwrite,
     Part,
@@ -162,18 +164,9 @@ def embed(
     tasks_file: TasksFile = None,
     all_combinations: AllCombinations = False,
     seed: Seed = 1,
-    unlabelled: Annotated[
-        bool | None,
-        typer.Option(
-            "--unlabelled/--labelled",
-            help="Each sub-folder (or array) of DATA is one task, or tasks are drawn from its classes.",
-            show_default="unlabelled for a folder or zip",
-        ),
-    ] = None,
+    unlabelled: EachFolderATask = None,
     data_dir: DataDir = None,
-    size: Annotated[
-        int | None, typer.Option(help="Side in pixels that images are resized to.", show_default="the model's")
-    ] = None,
+    size: ModelsSize = None,
     held_out: HeldOut = None,
     allow_damaged: AllowDamaged = False,
     device: Device = DeviceName.auto,
@@ -193,18 +186,13 @@ def embed(
     from tasktheme.report.tables import task_table
     from tasktheme.tasks.files import check_ending, whole_table
 
-    listed = all_combinations or tasks_file is not None
-    if (unlabelled is True) + all_combinations + (tasks_file is not None) > 1:
-        raise SettingsError("--unlabelled, --tasks-file and --all-combinations exclude each other: give one")
     if out is not None:
         check_ending(out)
         refuse_existing(out, overwrite=overwrite)
     loaded = PTM.load(model, device=device.value)
     side = loaded.point_shape[-1] if len(loaded.point_shape) == 3 else 64
     source = Source(data, data_dir, size if size is not None else side, held_out, allow_damaged, quiet)
-    if unlabelled is None:
-        unlabelled = source.is_folder and not listed
-    wanted = source.tasks() if unlabelled else source.episodes(part, ways, shots, number, seed, tasks_file, all_combinations)
+    wanted = source.draw(unlabelled, part, ways, shots, number, seed, tasks_file, all_combinations)
     tasks = loaded.embed(wanted, progress=not quiet)
     if out is None and not sys.stdout.isatty():
         pipe_csv(whole_table(tasks))
@@ -261,6 +249,78 @@ def evaluate(
         write_file(out, (json.dumps(result.as_dict(), indent=1) + "\n").encode())
     if not quiet:
         print_table(evaluation_table(result))
+
+
+@app.command()
+def explore(
+    model: Model,
+    tasks: Annotated[
+        str,
+        typer.Argument(
+            help="Tasks that embed wrote (.parquet), or DATA to draw tasks from.", metavar="TASKS", show_default=False
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="HTML file for the page.", show_default=False)],
+    data: Annotated[
+        str | None, typer.Option(help="Where the tasks of a file came from, to show their images.", metavar="DATA")
+    ] = None,
+    title: Annotated[str, typer.Option(help="Heading of the page.")] = "Atlas of tasks",
+    part: PartOf = Part.test,
+    ways: Ways = None,
+    shots: Shots = 20,
+    number: Number = None,
+    tasks_file: TasksFile = None,
+    all_combinations: AllCombinations = False,
+    seed: Seed = 1,
+    unlabelled: EachFolderATask = None,
+    data_dir: DataDir = None,
+    size: ModelsSize = None,
+    held_out: HeldOut = None,
+    allow_damaged: AllowDamaged = False,
+    device: Device = DeviceName.auto,
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write one page that opens offline: a map of all tasks, their images, mixtures and neighbours, and the themes.
+
+    Tasks are drawn and embedded as by `embed`, with the same options, or come from its file. With `--data` the file's tasks
+    get their images back: repeat the options that `embed` had.
+
+    Examples: `tasktheme explore glyphs-model glyphs --out atlas.html -n 500`,
+    `tasktheme explore my-model customers/ --out atlas.html`,
+    `tasktheme explore glyphs-model tasks.parquet --data glyphs --out atlas.html`
+    """
+    from tasktheme.data.dataset import Dataset
+    from tasktheme.data.episodes import Episodes
+    from tasktheme.ptm import PTM
+    from tasktheme.report.explorer import write_explorer
+    from tasktheme.tasks.taskset import TaskSet
+
+    refuse_existing(out, overwrite=overwrite)
+    stored = TaskSet.load(tasks) if tasks.endswith((".parquet", ".csv")) else None
+    if stored is None and data is not None:
+        raise DataError(
+            f"--data says where the tasks of a file came from, but {tasks!r} is no .parquet or .csv file of tasks: leave it out"
+        )
+    loaded = PTM.load(model, device=device.value)
+
+    def draw(n: int | None) -> Episodes | Dataset:
+        side = loaded.point_shape[-1] if len(loaded.point_shape) == 3 else 64
+        source = Source(data or tasks, data_dir, size if size is not None else side, held_out, allow_damaged, quiet)
+        return source.draw(unlabelled, part, ways, shots, n, seed, tasks_file, all_combinations)
+
+    origin: Episodes | Dataset | None
+    if stored is None:
+        origin = draw(number)
+        embedded = loaded.embed(origin, progress=not quiet)
+    else:
+        origin, embedded = None if data is None else draw(len(stored)), stored
+    trained = loaded.trained_on
+    facts = [("Tasks from", data or tasks), ("Trained on", f"{trained['tasks']:,} tasks of {trained['data']}")]
+    write_explorer(out, model=loaded, tasks=embedded, origin=origin, title=title, facts=facts)
+    if not quiet:
+        typer.echo(f"wrote {out}: {len(embedded):,} tasks, {out.stat().st_size / 1e6:.1f} MB")
+        typer.echo(f"open   {out.resolve().as_uri()}")
 
 
 @app.command()

@@ -9,7 +9,8 @@ from pathlib import Path
 from tasktheme.data.glyphs import load_glyphs
 from tasktheme.evaluation import measure
 from tasktheme.ptm import PTM
-from tasktheme.report.page import write_pictures, write_report
+from tasktheme.report.explorer import write_explorer
+from tasktheme.report.pictures import write_pictures
 from tasktheme.report.tables import evaluation_table, task_table
 from tasktheme.settings import Settings
 from tasktheme.storage import check_output, versions
@@ -45,11 +46,11 @@ def run_demo(out: Path, *, seed: int, device: str, progress: bool, say: Callable
     model.save(out / "model", overwrite=True)
     tasks.save(out / "tasks.parquet", overwrite=True)
     pictures = write_pictures(out / "pictures", model=model, tasks=tasks, data=data.test)
-    report = write_report(
+    report = write_explorer(
         out / "report.html",
         model=model,
         tasks=tasks,
-        data=data.test,
+        origin=episodes,
         title="Tasks from writing systems the model never saw",
         facts=[
             ("Trained on", f"{TASKS:,} tasks from {len(data.train.group_names)} scripts"),

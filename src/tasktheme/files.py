@@ -29,6 +29,14 @@ def write_file(path: Path, content: bytes) -> None:
         raise OutputError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, where they are missing."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"cannot make the folder {str(folder)!r}: {error.strerror or error}") from error
+
+
 def pack_tensors(tensors: Mapping[str, Tensor], info: Mapping[str, Any]) -> bytes:
     """A safetensors file in memory, ``info`` as JSON in its header."""
     own = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}

@@ -68,6 +68,15 @@ HeldOut = Annotated[
 ]
 AllowDamaged = Annotated[bool, typer.Option("--allow-damaged", help="Leave out images that cannot be read.")]
 Unlabelled = Annotated[bool, typer.Option("--unlabelled", help="DATA is a folder of folders, each one a task.")]
+EachFolderATask = Annotated[
+    bool | None,
+    typer.Option(
+        "--unlabelled/--labelled",
+        help="Each sub-folder (or array) of DATA is one task, or tasks are drawn from its classes.",
+        show_default="unlabelled for a folder or zip",
+    ),
+]
+ModelsSize = Annotated[int | None, typer.Option(help="Side in pixels that images are resized to.", show_default="the model's")]
 Model = Annotated[Path, typer.Argument(help="A saved model folder.", metavar="MODEL", show_default=False)]
 Device = Annotated[DeviceName, typer.Option(help="Where to compute; auto takes a GPU if there is one.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything random.", min=0)]
@@ -126,8 +135,9 @@ class Source:
             raise DataError(f"{split.name!r} has no part 'val'; it has train and test")
         return wanted
 
-    def episodes(
+    def draw(
         self,
+        unlabelled: bool | None,
         part: Part,
         ways: Range | None,
         shots: Range,
@@ -135,8 +145,14 @@ class Source:
         seed: int,
         tasks_file: Path | None,
         all_combinations: bool,
-    ) -> Episodes:
-        """Tasks from a part of a labelled data set: random ones, those of a file, or all there are."""
+    ) -> Episodes | Dataset:
+        """Tasks: each folder one, or from a part of a labelled data set random ones, those of a file, or all there are."""
+        if (unlabelled is True) + all_combinations + (tasks_file is not None) > 1:
+            raise SettingsError("--unlabelled, --tasks-file and --all-combinations exclude each other: give one")
+        if unlabelled is None:
+            unlabelled = self.is_folder and not all_combinations and tasks_file is None
+        if unlabelled:
+            return self.tasks()
         dataset = self.part(part)
         if all_combinations:
             every = dataset.combinations() if ways is None else dataset.combinations(ways)  # type: ignore[arg-type]  # checked there

@@ -16,7 +16,7 @@ from matplotlib.text import Text
 import tasktheme as tt
 from tasktheme.errors import DataError
 from tasktheme.report import plots
-from tasktheme.report.distance_plots import _scale_down
+from tasktheme.report.places import scale_down
 from tasktheme.report.style import COLOURS
 
 
@@ -213,7 +213,7 @@ def test_intervals_are_those_of_the_tasks(planted: tt.TaskSet) -> None:
 def test_map_keeps_distances_that_a_plane_can_hold() -> None:
     place = np.random.default_rng(0).normal(size=(30, 2))
     distance = np.linalg.norm(place[:, None] - place, axis=-1)
-    found, stress = _scale_down(distance)
+    found, stress = scale_down(distance)
     np.testing.assert_allclose(np.linalg.norm(found[:, None] - found, axis=-1), distance, atol=1e-8)
     assert stress < 1e-8
 
@@ -221,7 +221,7 @@ def test_map_keeps_distances_that_a_plane_can_hold() -> None:
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_map_of_very_few_tasks(count: int) -> None:
     distance = 2.0 * (1.0 - np.eye(count))  # an equilateral triangle, or less
-    found, stress = _scale_down(distance)
+    found, stress = scale_down(distance)
     np.testing.assert_allclose(np.linalg.norm(found[:, None] - found, axis=-1), distance, atol=1e-8)
     assert stress < 1e-8
 
@@ -229,8 +229,8 @@ def test_map_of_very_few_tasks(count: int) -> None:
 def test_map_improves_on_the_classical_solution() -> None:
     place = np.random.default_rng(1).normal(size=(20, 6))
     distance = np.linalg.norm(place[:, None] - place, axis=-1)
-    _, start = _scale_down(distance, rounds=0)
-    _, end = _scale_down(distance)
+    _, start = scale_down(distance, rounds=0)
+    _, end = scale_down(distance)
     assert end < 0.9 * start
 
 

@@ -17,6 +17,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from matplotlib.transforms import blended_transform_factory
 
+from tasktheme.report.places import scale_down
 from tasktheme.report.style import (
     FAINT,
     INK,
@@ -194,7 +195,7 @@ def task_map(tasks: TaskSet, *, group: str = "group", most: int = 400) -> Figure
     chosen = choose(tasks, group, most)
     kl = chosen.tasks.kl(chosen.tasks)
     distance = np.sqrt((kl + kl.T) / 2.0)
-    place, stress = _scale_down(distance)
+    place, stress = scale_down(distance)
     entropy = chosen.tasks.entropy()
     inches = _side_for(chosen)
     figure = new_figure(inches + 1.5, width=inches + 2.1)
@@ -234,32 +235,6 @@ def _frame(axes: Axes, place: Floats) -> None:
     axes.margins(0.08)
     axes.set_aspect("equal", adjustable="datalim")
     axes.autoscale_view()
-
-
-def _scale_down(distance: Floats, *, rounds: int = 300) -> tuple[Floats, float]:
-    """(T, 2) places by multidimensional scaling, and Kruskal's stress: 0 keeps all distances.
-
-    Starts from classical scaling, so the result is the same each time, and improves it by majorisation (SMACOF).
-    """
-    count = len(distance)
-    if count < 3:
-        return np.stack([distance[0], np.zeros(count)], axis=1), 0.0
-    squared = distance**2
-    centred = -0.5 * (squared - squared.mean(axis=0) - squared.mean(axis=1, keepdims=True) + squared.mean())
-    values, vectors = np.linalg.eigh(centred)
-    place = vectors[:, -2:][:, ::-1] * np.sqrt(np.maximum(values[-2:][::-1], 0.0))
-    apart = _pairwise(place)
-    for _ in range(rounds):
-        ratio = np.divide(distance, apart, out=np.zeros_like(distance), where=apart > 0.0)
-        place = (ratio.sum(axis=1, keepdims=True) * place - ratio @ place) / count
-        apart = _pairwise(place)
-    total = float((distance**2).sum())
-    return place, float(np.sqrt(((distance - apart) ** 2).sum() / total)) if total > 0.0 else 0.0
-
-
-def _pairwise(place: Floats) -> Floats:
-    distance: Floats = np.linalg.norm(place[:, None] - place, axis=-1)
-    return distance
 
 
 def _mark_area(entropy: Floats, among: Floats) -> Floats:

@@ -16,9 +16,8 @@ from tasktheme.data.dataset import Dataset
 from tasktheme.errors import DataError
 from tasktheme.ptm import PTM
 from tasktheme.report.style import COLOURS, FAINT, SMALL, WIDTH, new_figure, number, styled
+from tasktheme.report.typical import full_contrast, is_ink, typical_rows
 
-_PER_CLASS = 2  # images of one class in a row of the gallery
-_MOST_POINTS = 20_000  # data points that are searched for typical ones
 _TILE, _GAP, _LABEL = 1.0, 0.08, 1.9  # sizes in the gallery, an image being 1
 _FEW_PANELS = 3  # in a row of the training curves
 
@@ -51,12 +50,10 @@ def theme_gallery(model: PTM, data: Dataset, *, columns: int = 8) -> Figure:
     decoded = model.decode_themes()
     if decoded is None:
         raise DataError("a gallery needs a decoder, and this model has none")
-    if data.point_shape[0] == 1:
-        low, high = decoded.min(), decoded.max()
-        decoded = (decoded - low) / max(high - low, np.finfo(np.float32).eps)
+    decoded = full_contrast(decoded)
     share: npt.NDArray[np.float32] = model.themes.share.cpu().numpy()
-    typical = _typical_rows(model, data, columns)
-    colours = _colours_of(data)
+    typical = typical_rows(model, data, columns)
+    colours = "gray_r" if is_ink(data.x) else "gray"
     width = _LABEL + (columns + 1) * (_TILE + _GAP) + 0.25
     unit = WIDTH / width
     figure = new_figure(unit * (0.45 + len(share) * (_TILE + _GAP)) + 0.1)
@@ -79,33 +76,6 @@ def theme_gallery(model: PTM, data: Dataset, *, columns: int = 8) -> Figure:
     axes.set_aspect("equal")
     axes.set_axis_off()
     return figure
-
-
-def _typical_rows(model: PTM, data: Dataset, columns: int) -> list[npt.NDArray[np.int64]]:
-    """Rows of ``data`` that are most typical of each theme, the most typical first."""
-    rows = np.unique(np.linspace(0, len(data) - 1, min(len(data), _MOST_POINTS)).round().astype(np.int64))
-    log_likelihood = model.theme_log_likelihood(data.x[rows]).astype(np.float64)
-    share = model.themes.share.cpu().numpy().astype(np.float64)
-    with np.errstate(divide="ignore"):  # a theme without share is nobody's
-        best = (log_likelihood + np.log(share)).argmax(axis=1)
-    class_of = np.searchsorted(data.starts, rows, side="right") - 1
-    chosen = []
-    for theme in range(log_likelihood.shape[1]):
-        taken: dict[int, int] = {}
-        kept: list[int] = []
-        for i in np.argsort(-log_likelihood[:, theme], kind="stable"):
-            label = int(class_of[i])
-            if best[i] == theme and taken.get(label, 0) < _PER_CLASS and len(kept) < columns:
-                taken[label] = taken.get(label, 0) + 1
-                kept.append(int(rows[i]))
-        chosen.append(np.array(kept, dtype=np.int64))
-    return chosen
-
-
-def _colours_of(data: Dataset) -> str:
-    """Grey images that are mostly black, such as drawings, are shown as dark ink on light paper; others as they are."""
-    some = data.x[:: max(1, len(data) // 500)]
-    return "gray_r" if float(np.median(some.astype(np.float32))) < 0.1 * 255.0 else "gray"
 
 
 def _draw_tile(axes: Axes, image: npt.NDArray[Any], x: float, y: float, colours: str) -> None:

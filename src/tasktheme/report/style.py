@@ -99,7 +99,7 @@ def choose(tasks: TaskSet, column: str, most: int) -> Chosen:
     if column not in tasks.columns:
         rows = np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64))
         return Chosen(tasks[rows], rows, (), np.zeros(len(rows), dtype=np.int64), count)
-    names = sorted({str(value) for value in tasks.columns[column]}, key=_natural)
+    names = sorted({str(value) for value in tasks.columns[column]}, key=natural)
     place = {name: i for i, name in enumerate(names)}
     group = np.array([place[str(value)] for value in tasks.columns[column]], dtype=np.int64)
     turn = np.empty(count, dtype=np.int64)  # a task's number within its group: every group gets its first before any its second
@@ -112,7 +112,7 @@ def choose(tasks: TaskSet, column: str, most: int) -> Chosen:
     return Chosen(tasks[rows], rows, tuple(drawn_name(names[i], f"group {i}") for i in kept), group.astype(np.int64), count)
 
 
-def _natural(name: str) -> list[tuple[int, str]]:
+def natural(name: str) -> list[tuple[int, str]]:
     """A key by which 'group 9' comes before 'group 10'."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)]
 

@@ -1,0 +1,274 @@
+"""The page as a reader meets it, in a real Chromium: what it shows is what the library says, by mouse and by keys."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tasktheme as tt
+from tasktheme.report.explorer import write_explorer
+
+EVIL = '</script><img src=x onerror="window.hurt=1"><svg onload=window.hurt=1>'
+
+
+@pytest.fixture(scope="module")
+def shown(model: tt.PTM, drawings: tt.Dataset, tasks: tt.TaskSet) -> tt.TaskSet:
+    """Tasks with made-up mixtures, so that no two distances are alike."""
+    return tasks.with_columns(name=[f"nr-{i}" for i in range(len(tasks))])
+
+
+@pytest.fixture(scope="module")
+def atlas(tmp_path_factory: pytest.TempPathFactory, model: tt.PTM, drawings: tt.Dataset, shown: tt.TaskSet) -> Path:
+    episodes = drawings.episodes(ways=3, shots=4, n=12, seed=3)
+    return write_explorer(
+        tmp_path_factory.mktemp("atlas") / "atlas.html", model=model, tasks=shown, origin=episodes, title="Tiny"
+    )
+
+
+def numbers(text: str) -> list[float]:
+    return [float(word.replace(",", "")) for word in re.findall(r"-?\d[\d,]*\.?\d*", text.replace("\N{MINUS SIGN}", "-"))]
+
+
+def ring(page: Any) -> tuple[float, float]:
+    """Where the chosen task lies in the window."""
+    page.wait_for_selector("#marks .ring.first")
+    page.wait_for_timeout(350)  # the map may be moving
+    box = page.locator("#marks .ring.first").bounding_box()
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def hash_of(page: Any) -> str:
+    return str(page.evaluate("location.hash"))
+
+
+def test_it_opens_with_every_task_on_list_and_map(visit, atlas: Path, shown: tt.TaskSet) -> None:
+    page = visit(atlas)
+    assert page.locator("h1").inner_text() == "Tiny"
+    assert page.locator("#results li").count() == len(shown)
+    assert page.locator("#status").inner_text().startswith("12 tasks")
+    assert page.locator("#legend button").all_inner_texts() == ["blocks", "columns", "rows"]
+    colours = page.evaluate(
+        "() => { const c = document.getElementById('dots');"
+        "const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;"
+        "return new Set(new Uint32Array(d.buffer)).size }"
+    )
+    assert colours > 6  # paper, three groups, and their edges
+
+
+def test_a_dot_is_found_by_the_pointer_and_chosen_by_a_click(visit, atlas: Path) -> None:
+    page = visit(atlas, "#task-5")
+    x, y = ring(page)
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#results")
+    page.mouse.move(x, y)
+    assert page.locator("#tip strong").inner_text() == "nr-5"
+    page.mouse.click(x, y)
+    page.wait_for_function("location.hash === '#task-5'")
+    page.mouse.wheel(0, -300)
+    page.wait_for_timeout(300)
+    assert ring(page) == pytest.approx((x, y), abs=2.0)  # zooming keeps the place under the pointer
+    page.go_back()
+    page.wait_for_function("location.hash === '#find'")
+
+
+def test_a_task_has_its_images_mixture_entropy_and_both_kinds_of_neighbours(visit, atlas: Path, shown: tt.TaskSet) -> None:
+    page = visit(atlas, "#task-7")
+    panel = page.locator("#panel")
+    assert panel.locator("h2").inner_text() == "nr-7"
+    assert panel.locator(".tiles").first.locator("canvas").count() == 10
+    assert numbers(panel.locator("strong", has_text="nats").inner_text())[0] == pytest.approx(shown.entropy()[7], abs=0.06)
+    below = np.mean(np.delete(shown.entropy(), 7) < shown.entropy()[7])
+    assert f"less certain than {100 * below:.0f} %" in panel.inner_text()
+    low, high = shown.interval(0.9)
+    for item in panel.locator(".mixture li").all():
+        theme = int(item.locator("a").inner_text().removeprefix("theme "))
+        values = 100 * np.array([shown.mean_mixture()[7, theme], low[7, theme], high[7, theme]])
+        np.testing.assert_allclose(numbers(item.locator(".value").inner_text().replace("\N{EN DASH}", " ")), values, atol=0.51)
+    kl = shown.kl(shown)
+    for place, distances in enumerate((kl[7], kl[:, 7])):
+        items = panel.locator(".list").nth(place).locator("li").all()
+        expected = [j for j in np.argsort(distances, kind="stable") if j != 7][:8]
+        assert [item.locator("a").first.get_attribute("href") for item in items] == [f"#task-{j}" for j in expected]
+        found = [numbers(item.locator(".number").inner_text())[0] for item in items]
+        np.testing.assert_allclose(found, distances[expected], rtol=6e-3)
+    panel.locator(".list").nth(1).locator("a").first.click()
+    page.wait_for_function(f"location.hash === '#task-{expected[0]}'")
+    assert panel.locator("h2").inner_text() == f"nr-{expected[0]}"
+
+
+def test_images_are_drawn(visit, atlas: Path) -> None:
+    page = visit(atlas, "#task-0")
+    page.wait_for_timeout(200)
+    spread = page.evaluate(
+        "() => [...document.querySelectorAll('#panel .tiles canvas')].map(c => {"
+        "const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data; const own = d.filter((_, i) => i % 4 === 0);"
+        "return Math.max(...own) - Math.min(...own) })"
+    )
+    assert len(spread) == 10
+    assert min(spread) > 150
+
+
+def test_two_tasks_are_compared_in_both_directions_and_in_words(visit, atlas: Path, shown: tt.TaskSet) -> None:
+    page = visit(atlas, "#task-2")
+    page.get_by_text("Compare with…").click()
+    page.locator("#panel .list a").first.click()
+    there = shown.kl(shown)
+    j = int(np.argsort(there[2])[1])
+    page.wait_for_function(f"location.hash === '#compare-2-{j}'")
+    ways = page.locator(".way").all()
+    assert [numbers(way.locator("strong").inner_text())[0] for way in ways] == [
+        pytest.approx(there[2, j], rel=6e-3),
+        pytest.approx(there[j, 2], rel=6e-3),
+    ]
+    assert "B is the one that describes A best" in ways[0].inner_text()
+    rank = 1 + int((np.delete(there[j], [j, 2]) < there[j, 2]).sum())
+    said = "the one that describes B best" if rank == 1 else f"the {rank}"
+    assert said in ways[1].inner_text()
+    assert page.locator("#panel .pair section").count() == 2
+    page.keyboard.press("x")
+    page.wait_for_function(f"location.hash === '#compare-{j}-2'")
+    page.goto(f"{atlas.as_uri()}#compare-4-4")
+    assert "distance 0 to itself" in page.locator("#panel").inner_text()
+
+
+def test_search_filters_list_and_map_and_can_be_cleared(visit, atlas: Path, shown: tt.TaskSet) -> None:
+    page = visit(atlas)
+    rows = [i for i, group in enumerate(shown.columns["group"]) if group == "rows"]
+    page.locator("#search").fill("ROWS nr")
+    assert page.locator("#results li").count() == len(rows)
+    assert page.locator("#status").inner_text() == f"{len(rows)} of 12 tasks found"
+    page.locator("#search").fill("nothing like it")
+    assert "No task is found" in page.locator("#panel").inner_text()
+    page.get_by_text("Clear search and filters").click()
+    assert page.locator("#results li").count() == 12
+    page.locator("#legend button", has_text="rows").click()
+    assert page.locator("#results li").count() == len(rows)
+    page.keyboard.press("Escape")
+    assert page.locator("#results li").count() == 12
+    page.locator(".filters select").last.select_option("uncertain")
+    first = page.locator("#results a").first.get_attribute("href")
+    assert first == f"#task-{int(shown.entropy().argmax())}"
+
+
+def test_the_keyboard_is_enough(visit, atlas: Path) -> None:
+    page = visit(atlas)
+    page.keyboard.press("/")
+    page.keyboard.type("nr-1")
+    assert page.locator("#results li").count() == 3  # 1, 10 and 11
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    page.wait_for_function("location.hash === '#task-10'")
+    page.keyboard.press("n")
+    page.wait_for_function("location.hash === '#task-11'")
+    page.keyboard.press("p")
+    page.wait_for_function("location.hash === '#task-10'")
+    page.keyboard.press("c")
+    page.wait_for_function("location.hash === '#compare-10'")
+    page.keyboard.press("n")
+    page.wait_for_function("location.hash === '#compare-10-11'")
+    page.keyboard.press("Escape")  # the search first, then the comparison
+    page.keyboard.press("Escape")
+    page.wait_for_function("location.hash === '#task-10'")
+    page.locator("#map").focus()
+    x, y = ring(page)
+    page.keyboard.press("ArrowRight")
+    assert ring(page)[0] < x - 20
+    page.keyboard.press("+")
+    page.wait_for_timeout(400)
+    page.keyboard.press("0")
+    page.wait_for_timeout(400)
+    assert ring(page) == pytest.approx((x, y), abs=1.0)
+    page.keyboard.press("?")
+    assert page.locator("#keys").is_visible()
+    page.keyboard.press("Escape")
+    assert page.locator("#keys").is_hidden()
+    page.keyboard.press("t")
+    page.wait_for_function("location.hash === '#themes'")
+
+
+def test_themes_have_a_gallery_and_colour_the_map(visit, atlas: Path, model: tt.PTM, shown: tt.TaskSet) -> None:
+    page = visit(atlas, "#themes")
+    cards = page.locator("#panel .theme")
+    assert cards.count() == 3
+    share = model.themes.share.numpy()
+    largest = int(share.argmax())
+    assert cards.first.locator("h3 a").inner_text() == f"Theme {largest}"
+    assert f"{100 * share[largest]:.0f} % of the training data" in cards.first.inner_text()
+    assert page.locator(".tile.mean").count() == 3
+    cards.first.locator("h3 a").click()
+    page.wait_for_function(f"location.hash === '#theme-{largest}'")
+    assert page.locator("#colour option:checked").inner_text() == f"Share of theme {largest}"
+    most = int(shown.mean_mixture()[:, largest].argmax())
+    assert page.locator("#panel .theme.chosen .list a").first.get_attribute("href") == f"#task-{most}"
+    page.locator("#colour").select_option("entropy")
+    assert page.locator("#legend").inner_text().split("\n") == ["more certain", "less certain"]
+
+
+def test_light_and_dark(visit, atlas: Path) -> None:
+    page = visit(atlas, scheme="dark")
+    ground = "getComputedStyle(document.body).backgroundColor"
+    corner = "() => [...document.getElementById('dots').getContext('2d').getImageData(1, 1, 1, 1).data].slice(0, 3)"
+    assert page.evaluate(ground) == "rgb(21, 23, 27)"
+    page.wait_for_timeout(200)
+    assert page.evaluate(corner) == [21, 23, 27]
+    page.keyboard.press("d")
+    page.wait_for_timeout(200)
+    assert page.evaluate(ground) == "rgb(251, 250, 248)"
+    assert page.evaluate(corner) == [251, 250, 248]
+
+
+def test_it_fits_a_narrow_screen(visit, atlas: Path) -> None:
+    page = visit(atlas, width=340, height=700)
+    for address in ("#task-3", "#themes", "#compare-1-2", "#about", "#find"):
+        page.evaluate("address => { location.hash = address }", address)
+        page.wait_for_timeout(60)
+        assert page.evaluate("document.scrollingElement.scrollWidth") <= 340, address
+    above, below = page.locator("#map").bounding_box(), page.locator("#panel").bounding_box()
+    assert below["y"] >= above["y"] + above["height"]
+
+
+def test_hostile_names_stay_text_in_every_view(
+    visit, tmp_path: Path, model: tt.PTM, drawings: tt.Dataset, tasks: tt.TaskSet
+) -> None:
+    episodes = drawings.episodes(ways=3, shots=4, n=12, seed=3)
+    evil = tasks.with_columns(name=[EVIL] * 12, **{EVIL: [EVIL] * 12})
+    file = write_explorer(tmp_path / "a.html", model=model, tasks=evil, origin=episodes, title=EVIL, facts=[(EVIL, EVIL)])
+    page = visit(file)
+    for address in ("#task-3", "#themes", "#theme-1", "#compare-1-2", "#compare-5", "#about", f"#{EVIL}", "#task-99", "#find"):
+        page.evaluate("address => { location.hash = address }", address)
+        page.wait_for_timeout(60)
+        assert page.locator("#panel h2").count() == 1
+        assert page.locator("img, #panel svg").count() == 0
+    page.locator("#search").fill("onerror")
+    assert page.locator("#results a bdi").first.inner_text() == EVIL
+    assert page.evaluate("window.hurt") is None
+
+
+def test_the_policy_stops_what_gets_in_all_the_same(browser, atlas: Path) -> None:
+    page = browser.new_page()
+    page.goto(atlas.as_uri())
+    page.evaluate(
+        "() => { const s = document.createElement('script'); s.textContent = 'window.hurt = 1'; document.body.append(s);"
+        "document.body.insertAdjacentHTML('beforeend', '<img src=data:, onerror=\"window.hurt = 2\">') }"
+    )
+    page.wait_for_timeout(200)
+    assert page.evaluate("window.hurt") is None
+    page.close()
+
+
+def test_vectors_a_single_task_and_no_group_have_their_empty_states(visit, tmp_path: Path, vector_model: tt.PTM) -> None:
+    tasks = vector_model.embed([np.zeros((3, 4))])
+    page = visit(write_explorer(tmp_path / "a.html", model=vector_model, tasks=tasks), "#task-0")
+    assert "There is no other task" in page.locator("#panel").inner_text()
+    page.keyboard.press("t")
+    page.wait_for_function("location.hash === '#themes'")
+    assert "This page has no images" in page.locator("#panel").inner_text()
+    page.keyboard.press("c")
+    page.wait_for_function("location.hash === '#compare'")
+    assert "only one task" in page.locator("#panel").inner_text()
+    assert "group" not in page.locator("#colour option").all_inner_texts()
