@@ -112,12 +112,17 @@ class Source:
 
 def parse_settings(preset: PresetName | None, file: Path | None, changes: list[str], options: dict[str, Any]) -> Settings:
     """Settings from a preset, a TOML file, NAME=VALUE texts and options, each winning over those before it."""
-    import tomllib
-
     from tasktheme.settings import Settings
 
     name = None if preset is None else preset.value
     base = Settings.preset(name or "default") if file is None else Settings.from_toml(file, preset=name)
+    return base.changed(parse_changes(changes) | {key: value for key, value in options.items() if value is not None})
+
+
+def parse_changes(changes: list[str]) -> dict[str, Any]:
+    """NAME=VALUE texts as a dictionary; a value is read as TOML, or else as a bare word."""
+    import tomllib
+
     parsed: dict[str, Any] = {}
     for change in changes:
         key, equals, text = change.partition("=")
@@ -127,4 +132,4 @@ def parse_settings(preset: PresetName | None, file: Path | None, changes: list[s
             parsed[key.strip()] = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
             parsed[key.strip()] = text.strip()  # a bare word: --set norm=batch
-    return base.changed(parsed | {key: value for key, value in options.items() if value is not None})
+    return parsed

@@ -74,12 +74,12 @@ def random_order(
     return keys.topk(take, dim=-1, largest=False, sorted=True).indices
 
 
-def random_normal(seed: int, stream: int, counter: Int64[Tensor, ""], shape: tuple[int, ...]) -> Float[Tensor, "..."]:
-    """Standard normal numbers of the given shape, float32, that depend on the seed, the stream and the counter alone.
+def random_normal(seed: int, stream: int, counter: Int64[Tensor, "*B"], shape: tuple[int, ...]) -> Float[Tensor, "*B ..."]:
+    """Standard normal numbers of the given shape for each counter, float32, by the seed, the stream and the counter alone.
 
     Box and Muller (1958), from the upper and lower 31 bits of one hash.
     """
-    bits = random_bits(seed, stream, counter, torch.arange(math.prod(shape), device=counter.device))
+    bits = random_bits(seed, stream, counter.unsqueeze(-1), torch.arange(math.prod(shape), device=counter.device))
     radius = (-2.0 * (((bits >> 32).float() + 0.5) * 2.0**-31).log()).sqrt()
     angle = (bits & 0x7FFFFFFF).float() * (2.0 * math.pi * 2.0**-31)
-    return (radius * angle.cos()).view(shape)
+    return (radius * angle.cos()).view(*counter.shape, *shape)

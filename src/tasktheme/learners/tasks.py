@@ -1,0 +1,86 @@
+"""Tasks for meta-learners: which classes, and which of their points are labelled and which are to be predicted."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Int64
+from torch import Tensor
+
+from tasktheme.data.dataset import Dataset
+from tasktheme.data.episodes import EpisodeBatch, EpisodeSampler
+from tasktheme.data.random import random_order
+from tasktheme.errors import DataError
+from tasktheme.learners.base import Points
+from tasktheme.learners.settings import LearnerSettings
+
+_POINTS = 3000  # stream of random numbers behind the points of listed tasks
+_MOST_LISTED = 1_000_000
+
+
+class PointSource:
+    """The images of a data set on a device, channels last, as the networks want them."""
+
+    def __init__(self, dataset: Dataset, device: torch.device) -> None:
+        if dataset.unlabelled:
+            raise DataError(f"{dataset.name!r} has no labels: a meta-learner needs them")
+        if len(dataset.point_shape) != 3:
+            raise DataError(f"{dataset.name!r}: meta-learners take images, got data points of shape {dataset.point_shape}")
+        self._data = dataset.tensor.to(device).movedim(1, -1).contiguous()
+        self._scale = 1.0 / 255.0 if self._data.dtype == torch.uint8 else 1.0
+
+    def __call__(self, batch: EpisodeBatch, ways: int) -> Points:
+        """The points of a batch of tasks."""
+        return Points(self._data[batch.rows].movedim(-1, 2).float() * self._scale, batch.labels, ways)
+
+
+def make_sampler(dataset: Dataset, settings: LearnerSettings, device: torch.device, *, ways: int, seed: int) -> EpisodeSampler:
+    """Random tasks of ``ways`` classes, labelled points and queries together."""
+    return EpisodeSampler(
+        dataset,
+        ways=ways,
+        shots=settings.shots + settings.queries,
+        seed=seed,
+        within_group=settings.within_group,
+        device=device,
+    )
+
+
+def all_classes(dataset: Dataset, ways: int, *, within_group: bool) -> Int64[Tensor, "T W"]:
+    """Every choice of ``ways`` classes (of one group), in order."""
+    group = torch.as_tensor(dataset.class_group) if within_group else torch.zeros(len(dataset.class_names), dtype=torch.int64)
+    sizes = torch.bincount(group)
+    count = sum(math.comb(size, ways) for size in sizes.tolist())
+    if count == 0:
+        raise DataError(f"{dataset.name!r} has too few classes for tasks of {ways}; ask for fewer ways")
+    if count > _MOST_LISTED:
+        raise DataError(f"{dataset.name!r} has {count:,} tasks of {ways} classes, too many to list; ask for a number of tasks")
+    parts = [torch.combinations(torch.nonzero(group == g).flatten(), ways) for g in range(len(sizes))]
+    return torch.cat(parts)
+
+
+def draw_listed(
+    dataset: Dataset, classes: Int64[Tensor, "T W"], *, shots: int, queries: int, seed: int, first: int = 0
+) -> tuple[EpisodeBatch, EpisodeBatch]:
+    """Support and query of tasks whose classes are given; ``first`` is the number of the first in its list.
+
+    A task's points depend on the seed and its number alone.
+    """
+    device = classes.device
+    counts, starts = (torch.as_tensor(part).to(device)[classes] for part in (dataset.counts, dataset.starts))
+    take = shots + queries
+    poorest = int(counts.min())
+    if poorest < take:
+        raise DataError(f"a class of {dataset.name!r} has {poorest} data points, but tasks ask for {take}; ask for fewer queries")
+    slots = torch.arange(classes.shape[1], device=device)
+    numbers = torch.arange(first, first + len(classes), device=device).unsqueeze(-1) * len(slots) + slots
+    order = random_order(seed, _POINTS, numbers, counts, largest=int(counts.max()), take=take)
+    rows = starts.unsqueeze(-1) + order
+    labels = slots.unsqueeze(-1).expand_as(rows)
+    mask = torch.ones_like(rows, dtype=torch.bool)
+    support, query = (
+        EpisodeBatch(*(whole[..., part].flatten(1) for whole in (rows, labels, mask)))
+        for part in (slice(shots), slice(shots, None))
+    )
+    return support, query
