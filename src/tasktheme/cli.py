@@ -35,7 +35,7 @@ from tasktheme.options import (
     parse_settings,
 )
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     name="tasktheme",
     help="Which learning tasks are alike, which are hard, and which to learn next.",
     no_args_is_help=True,
@@ -348,3 +348,6 @@ def _refuse_existing(path: Path, *, overwrite: bool) -> None:
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     typer.echo(f"tasktheme: {' '.join(str(message).split())}", err=True)
+
+
+from tasktheme import cli_learners  # noqa: E402, F401  (its commands register themselves)

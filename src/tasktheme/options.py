@@ -13,7 +13,7 @@ import typer
 from tasktheme.errors import DataError, SettingsError
 
 if TYPE_CHECKING:
-    from tasktheme.data.dataset import Dataset
+    from tasktheme.data.dataset import Dataset, DataSplit
     from tasktheme.settings import Settings
 
 
@@ -80,11 +80,11 @@ class Source:
     allow_damaged: bool
     quiet: bool
 
-    def part(self, part: Part) -> Dataset:
-        """A part of a labelled data set."""
+    def split(self) -> DataSplit:
+        """All parts of a labelled data set."""
         from tasktheme.data.loading import load_dataset
 
-        split = load_dataset(
+        return load_dataset(
             self.data,
             data_dir=self.data_dir,
             size=self.size,
@@ -92,6 +92,10 @@ class Source:
             allow_damaged=self.allow_damaged,
             progress=not self.quiet,
         )
+
+    def part(self, part: Part) -> Dataset:
+        """A part of a labelled data set."""
+        split = self.split()
         wanted: Dataset | None = getattr(split, part.value)
         if wanted is None:
             raise DataError(f"{split.name!r} has no part 'val'; it has train and test")

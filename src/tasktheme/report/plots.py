@@ -4,7 +4,17 @@ Save one with ``figure.savefig("map.png", dpi=200)`` or ``figure.savefig("map.pd
 """
 
 from tasktheme.report.distance_plots import distance_matrix, task_map
+from tasktheme.report.learner_plots import accuracy_histogram, correlation_diagram
 from tasktheme.report.model_plots import theme_gallery, training_curves
 from tasktheme.report.task_plots import entropy_histogram, mixtures
 
-__all__ = ["distance_matrix", "entropy_histogram", "mixtures", "task_map", "theme_gallery", "training_curves"]
+__all__ = [
+    "accuracy_histogram",
+    "correlation_diagram",
+    "distance_matrix",
+    "entropy_histogram",
+    "mixtures",
+    "task_map",
+    "theme_gallery",
+    "training_curves",
+]

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tasktheme.learners.convolution import IMPLEMENTATIONS, per_task_conv2d, shared_conv2d
+
+NAMES = sorted(IMPLEMENTATIONS)
+
+
+def problem(seed: int = 0) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn((3, 2, 5, 4, 3), generator=generator, dtype=torch.float64)
+    weight = torch.randn((3, 6, 3, 3, 3), generator=generator, dtype=torch.float64)
+    return x.requires_grad_(), weight.requires_grad_()
+
+
+def one_at_a_time(x: Tensor, weight: Tensor) -> Tensor:
+    images = x.permute(0, 1, 4, 2, 3)
+    return torch.stack([F.conv2d(a, b, padding=1) for a, b in zip(images, weight, strict=True)]).permute(0, 1, 3, 4, 2)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_values_and_gradients_are_those_of_one_convolution_for_each_task(name: str) -> None:
+    x, weight = problem()
+    ours, plain = per_task_conv2d(x, weight, implementation=name), one_at_a_time(x, weight)
+    torch.testing.assert_close(ours, plain)
+    direction = torch.randn_like(plain)
+    for got, expected in zip(
+        torch.autograd.grad(ours, (x, weight), direction), torch.autograd.grad(plain, (x, weight), direction), strict=True
+    ):
+        torch.testing.assert_close(got, expected)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_first_and_second_derivatives_against_finite_differences(name: str) -> None:
+    x, weight = problem(1)
+    x, weight = x[:2, :1, :3, :3, :2].detach().requires_grad_(), weight[:2, :2, :2].detach().requires_grad_()
+
+    def convolve(x: Tensor, weight: Tensor) -> Tensor:
+        return per_task_conv2d(x, weight, implementation=name)
+
+    assert torch.autograd.gradcheck(convolve, (x, weight))
+    assert torch.autograd.gradgradcheck(convolve, (x, weight))
+
+
+def test_shared_weights_are_the_same_weights_in_every_task() -> None:
+    x, weight = problem(2)
+    torch.testing.assert_close(shared_conv2d(x, weight[0]), per_task_conv2d(x, weight[:1].expand_as(weight)))
