@@ -60,4 +60,4 @@ def test_learned_rates_start_at_the_rate_and_get_a_gradient() -> None:
     with torch.no_grad():
         rates[0] += 1e-6
     raised = learned.meta_loss(support, query, noise(2))[0].sum()
-    assert float(slopes[0]) == pytest.approx(float((raised - losses[1]) / 1e-6), rel=1e-3)
+    assert slopes[0].item() == pytest.approx((raised - losses[1]).item() / 1e-6, rel=1e-3)
