@@ -81,12 +81,12 @@ class Gaussians:
 
     def kl(self, prior: Gaussians) -> Float[Tensor, " T"]:
         """KL[self || prior] of each task's weights together."""
-        total = torch.zeros(())
+        parts = []
         for name, mean in self.mean.items():
             log_ratio = self.log_scale[name] - prior.log_scale[name]
             apart = (mean - prior.mean[name]) * (-prior.log_scale[name]).exp()
-            total = total.to(mean) + (0.5 * ((2.0 * log_ratio).exp() + apart.square() - 1.0) - log_ratio).flatten(1).sum(dim=1)
-        return total
+            parts.append((0.5 * ((2.0 * log_ratio).exp() + apart.square() - 1.0) - log_ratio).flatten(1).sum(dim=1))
+        return torch.stack(parts).sum(dim=0)
 
 
 class ABML(Learner):

@@ -146,10 +146,24 @@ def _patches_correlate(x: Tensor, y: Tensor) -> Tensor:
     return matrix.view(len(x), 3, 3, x.shape[-1], y.shape[-1]).permute(0, 4, 3, 1, 2)
 
 
+# Triton kernels that read the neighbourhoods from the maps themselves; only where triton is, that is on GPUs.
+def _triton_convolve(x: Tensor, weight: Tensor) -> Tensor:
+    from tasktheme.learners import triton_convolution
+
+    return triton_convolution.convolve(x, weight)
+
+
+def _triton_correlate(x: Tensor, y: Tensor) -> Tensor:
+    from tasktheme.learners import triton_convolution
+
+    return triton_convolution.correlate(x, y)
+
+
 IMPLEMENTATIONS = {
     "loop": Implementation(_loop_convolve, _loop_correlate),
     "grouped": Implementation(_grouped_convolve, _grouped_correlate),
     "patches": Implementation(_patches_convolve, _patches_correlate),
+    "triton": Implementation(_triton_convolve, _triton_correlate),
 }
 
 

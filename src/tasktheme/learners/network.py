@@ -84,7 +84,7 @@ class Network:
         Pooling commutes with a growing function. The norm's is growing where its scale is positive; where it is not, the
         scale's sign goes into the convolution, which batch norm answers with the same sign.
         """
-        sign = torch.where(scale < 0.0, -1.0, 1.0)
+        sign = 1.0 - 2.0 * (scale < 0.0).to(scale.dtype)
         signed = convolution * sign[..., None, None, None]
         if self.dtype is not None:
             h, signed = h.to(self.dtype), signed.to(self.dtype)
