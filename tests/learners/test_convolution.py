@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from tasktheme.errors import SettingsError
 from tasktheme.learners.convolution import IMPLEMENTATIONS, per_task_conv2d, shared_conv2d
 
 NAMES = sorted(set(IMPLEMENTATIONS) - {"triton"})  # tested on GPUs, in float32
@@ -49,3 +54,28 @@ def test_first_and_second_derivatives_against_finite_differences(name: str) -> N
 def test_shared_weights_are_the_same_weights_in_every_task() -> None:
     x, weight = problem(2)
     torch.testing.assert_close(shared_conv2d(x, weight[0]), per_task_conv2d(x, weight[:1].expand_as(weight)))
+
+
+def test_triton_without_a_gpu_is_one_clear_line() -> None:
+    with pytest.raises(SettingsError, match="needs a GPU"):
+        per_task_conv2d(*problem(), implementation="triton")
+
+
+def test_triton_kernels_in_the_interpreter() -> None:
+    """Where triton is installed, its kernels run on a CPU too, slowly, in a process of their own."""
+    pytest.importorskip("triton")
+    code = """
+import torch
+from tasktheme.learners.convolution import IMPLEMENTATIONS
+torch.set_float32_matmul_precision("highest")
+plain, ours = IMPLEMENTATIONS["loop"], IMPLEMENTATIONS["triton"]
+for tasks, points, height, width, a, b in ((2, 3, 7, 5, 3, 20), (1, 5, 8, 8, 16, 5)):
+    x, y = torch.randn(tasks, points, height, width, a), torch.randn(tasks, points, height, width, b)
+    weight = torch.randn(tasks, b, a, 3, 3)
+    torch.testing.assert_close(ours.convolve(x, weight), plain.convolve(x, weight), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(ours.correlate(x, y), plain.correlate(x, y), rtol=1e-4, atol=1e-3)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr

@@ -13,12 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
+
+from tasktheme.errors import SettingsError
 
 Maps = Float[Tensor, "T N H W A"]
 Weights = Float[Tensor, "T B A 3 3"]
@@ -170,4 +173,6 @@ IMPLEMENTATIONS = {
 def _choose(name: str, x: Tensor) -> Implementation:
     if name == "auto":
         name = "patches" if x.is_cuda else "loop"
+    if name == "triton" and not (x.is_cuda and find_spec("triton")):
+        raise SettingsError("convolution = 'triton' needs a GPU and triton; use 'auto'")
     return IMPLEMENTATIONS[name]
