@@ -102,19 +102,19 @@ class Mapped(Plain):
             one(dict(self.net.named_parameters()), support.x, support.y, query.x, query.y)
 
 
-def rate(step: Callable[[], None], tasks: int, device: torch.device, seconds: float) -> float:
-    """Tasks per second: the median of repeated runs after a warm-up."""
+def rate(step: Callable[[], None], tasks: int, device: torch.device, seconds: float, clock: Callable[[], float]) -> float:
+    """Tasks per second of ``clock``: the median of repeated runs after a warm-up."""
     for _ in range(6 if device.type == "cuda" else 1):  # a GPU records its graph in the fourth call
         step()
     rates = []
     began = time.perf_counter()
     while len(rates) < 3 or time.perf_counter() - began < seconds:
         wait(device)
-        started = time.perf_counter()
+        started = clock()
         for _ in range(10 if device.type == "cuda" else 1):
             step()
         wait(device)
-        rates.append(tasks * (10 if device.type == "cuda" else 1) / (time.perf_counter() - started))
+        rates.append(tasks * (10 if device.type == "cuda" else 1) / (clock() - started))
     return statistics.median(rates)
 
 
@@ -132,6 +132,7 @@ def main() -> None:
     parser.add_argument("--test-tasks", type=int, default=0, help="tasks tested at once")
     parser.add_argument("--precision", default="tf32", help="float32, tf32, bfloat16, by commas")
     parser.add_argument("--seconds", type=float, default=5.0, help="for each measurement")
+    parser.add_argument("--cpu-time", action="store_true", help="count this process's own time: for a CPU that others use too")
     parser.add_argument("--no-rivals", action="store_true", help="leave the plain loop and torch.func out")
     parser.add_argument("--out", type=Path, help="write the rows as JSON too")
     choice = parser.parse_args()
@@ -141,6 +142,7 @@ def main() -> None:
     sizes = [int(size) for size in (choice.tasks or ("16,64" if on_gpu else "4")).split(",")]
     test_tasks = choice.test_tasks or (256 if on_gpu else 4)
     data = random_images(3)
+    clock = time.process_time if choice.cpu_time else time.perf_counter
     name = torch.cuda.get_device_name(device) if on_gpu else f"CPU, {torch.get_num_threads()} threads"
     print(f"{name}, torch {torch.__version__}, {choice.filters} filters; tasks/s")
     print(f"{'by':28}{'mini-batch':>11}{'training':>12}{'testing':>12}")
@@ -162,7 +164,9 @@ def main() -> None:
         _, support, query = ours(sizes[0])
         few = [type(part)(part.x[: sizes[0]], part.y[: sizes[0]], part.ways) for part in (support, query)]
         for by, rival in (("plain loop", Plain(choice.filters, device)), ("torch.func vmap", Mapped(choice.filters, device))):
-            speeds = [rate(lambda work=work: work(*few), sizes[0], device, choice.seconds) for work in (rival.train, rival.test)]
+            speeds = [
+                rate(lambda work=work: work(*few), sizes[0], device, choice.seconds, clock) for work in (rival.train, rival.test)
+            ]
             show(by, sizes[0], *speeds)
     for impl, kind, size in product(impls, choice.precision.split(","), sizes):
         try:
@@ -175,8 +179,8 @@ def main() -> None:
                     learner.predict(learner.adapt(support, noise), query.x, noise).argmax(dim=-1)
 
             with precision(trainer.settings):
-                training = rate(trainer.train_step, size, device, choice.seconds)
-                testing = rate(test, test_tasks, device, choice.seconds)
+                training = rate(trainer.train_step, size, device, choice.seconds, clock)
+                testing = rate(test, test_tasks, device, choice.seconds, clock)
             show(f"{impl}, {kind}", size, training, testing)
         except (RuntimeError, ImportError) as error:  # out of memory, or no triton: the other rows still count
             print(f"{impl}, {kind}, {size}: {' '.join(str(error).split())[:100]}", flush=True)

@@ -54,9 +54,10 @@ def test_accuracy_does_not_depend_on_how_many_tasks_are_tested_at_once(monkeypat
         learner = build_learner(name, settings | {"ways": 3, "queries": 5}, data.point_shape)
         classes = random_classes(data, learner.settings, 7, seed=0)
         whole = task_accuracies(learner, data, classes, seed=0)
-        monkeypatch.setitem(testing._TASKS_AT_ONCE, "cpu", 3)
-        np.testing.assert_array_equal(task_accuracies(learner, data, classes, seed=0), whole)
-        monkeypatch.setitem(testing._TASKS_AT_ONCE, "cpu", 16)
+        with monkeypatch.context() as patch:
+            patch.setitem(testing._NUMBERS_AT_ONCE, "cpu", 3 * 18 * 16 * 16 * 4 * learner.networks)
+            assert testing._tasks_at_once(learner, torch.device("cpu")) == 3
+            np.testing.assert_array_equal(task_accuracies(learner, data, classes, seed=0), whole)
 
 
 def test_episodes_hold_the_points_that_were_tested() -> None:

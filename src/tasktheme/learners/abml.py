@@ -103,6 +103,11 @@ class ABML(Learner):
         start = math.log(settings.initial_scale)
         self.log_scale = nn.ParameterDict({name: torch.full_like(value, start) for name, value in weights.items()})
 
+    @property
+    def networks(self) -> int:
+        """Networks drawn for a prediction."""
+        return self.settings.test_samples
+
     def adapt(self, support: Points, noise: Noise, *, training: bool = False) -> Gaussians:
         """Each task's posterior over weights, after the inner steps."""
         settings, tasks = self.settings, len(support.x)

@@ -61,6 +61,11 @@ class Learner(nn.Module, ABC):
     def _build_network(self, settings: LearnerSettings, point_shape: tuple[int, ...]) -> Network:
         return Network(settings, point_shape, settings.ways)
 
+    @property
+    def networks(self) -> int:
+        """How many networks a task's prediction takes at once, for the memory that it needs."""
+        return 1
+
     @abstractmethod
     def adapt(self, support: Points, noise: Noise, *, training: bool = False) -> Any:
         """What the learner makes of each task's labelled points; ``training`` keeps it differentiable."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from tasktheme.learners.tasks import PointSource, all_classes, draw_listed, make
 from tasktheme.progress import progress_bar
 
 _FORMAT = 1
-_TASKS_AT_ONCE = {"cpu": 16, "cuda": 256}
+_NUMBERS_AT_ONCE = {"cpu": 1 << 25, "cuda": 1 << 31}  # in the first feature maps of the tasks that are tested together
 
 Floats = npt.NDArray[np.float64]
 
@@ -53,7 +54,7 @@ def task_accuracies(
         raise DataError(f"this learner takes images of shape {learner.point_shape}, got {dataset.point_shape}")
     device = next(learner.parameters()).device
     points = PointSource(dataset, device)
-    size = _TASKS_AT_ONCE.get(device.type, _TASKS_AT_ONCE["cpu"])
+    size = _tasks_at_once(learner, device)
     found = []
     with precision(settings), torch.no_grad(), progress_bar("meta-testing", len(classes), show=progress) as advance:
         for first in range(0, len(classes), size):
@@ -65,6 +66,13 @@ def task_accuracies(
             found.append(task_accuracy(log_p, query.y))
             advance(len(some), "")
     return torch.cat(found).double().cpu().numpy()
+
+
+def _tasks_at_once(learner: Learner, device: torch.device) -> int:
+    settings = learner.settings
+    points = settings.ways * (settings.shots + settings.queries)
+    numbers = points * math.prod(learner.point_shape[1:]) * settings.filters * learner.networks
+    return max(1, _NUMBERS_AT_ONCE.get(device.type, _NUMBERS_AT_ONCE["cpu"]) // numbers)
 
 
 @dataclass(frozen=True, eq=False)
