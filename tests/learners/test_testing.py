@@ -60,7 +60,8 @@ def test_accuracy_does_not_depend_on_how_many_tasks_are_tested_at_once(monkeypat
             np.testing.assert_array_equal(task_accuracies(learner, data, classes, seed=0), whole)
 
 
-def test_episodes_hold_the_points_that_were_tested() -> None:
+def test_episodes_hold_the_points_that_were_tested(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(testing, "_DRAWN_AT_ONCE", 1)
     data, classes = small_images(), torch.tensor([[5, 0, 3], [1, 2, 7]])
     settings = tt.MetaLearner("maml", ways=3, shots=2, queries=4).settings
     episodes = listed_episodes(data, settings, classes, seed=3)

@@ -146,6 +146,15 @@ def test_it_learns_to_learn_scripts_it_never_saw(name: str, tasks: int, own: dic
     assert learner.history[-1]["loss"] < learner.history[0]["loss"]
 
 
+@pytest.mark.slow
+def test_a_compiled_training_gives_the_same_numbers() -> None:
+    plain, compiled = (
+        tt.MetaLearner("protonet", device="cpu", **changes("protonet")).fit(small_images(), 8, progress=False, compiled=choice)
+        for choice in (False, True)
+    )
+    np.testing.assert_allclose([row["loss"] for row in compiled.history], [row["loss"] for row in plain.history], rtol=1e-4)
+
+
 @pytest.fixture(scope="module")
 def fitted() -> tt.MetaLearner:
     return tt.MetaLearner("maml", device="cpu", **changes("maml")).fit(small_images(), 8, progress=False)

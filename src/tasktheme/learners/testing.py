@@ -26,6 +26,7 @@ from tasktheme.progress import progress_bar
 
 _FORMAT = 1
 _NUMBERS_AT_ONCE = {"cpu": 1 << 25, "cuda": 1 << 31}  # in the first feature maps of the tasks that are tested together
+_DRAWN_AT_ONCE = 1000  # tasks, when they are drawn for a model of tasks
 
 Floats = npt.NDArray[np.float64]
 
@@ -145,6 +146,12 @@ class Accuracies:
 
 def listed_episodes(dataset: Dataset, settings: LearnerSettings, classes: Int64[Tensor, "T W"], *, seed: int) -> Episodes:
     """The listed tasks with the very points that a meta-test of this seed uses, labelled and queries together."""
-    parts = draw_listed(dataset, classes, shots=settings.shots, queries=settings.queries, seed=seed)
-    joined = (torch.cat([getattr(part, name) for part in parts], dim=1) for name in ("rows", "labels", "mask"))
-    return Episodes(dataset, EpisodeBatch(*joined), classes, torch.ones_like(classes, dtype=torch.bool))
+    drawn = [
+        draw_listed(dataset, some, shots=settings.shots, queries=settings.queries, seed=seed, first=i * _DRAWN_AT_ONCE)
+        for i, some in enumerate(classes.split(_DRAWN_AT_ONCE))
+    ]
+    rows, labels, mask = (
+        torch.cat([torch.cat([getattr(part, name) for part in parts], dim=1) for parts in drawn])
+        for name in ("rows", "labels", "mask")
+    )
+    return Episodes(dataset, EpisodeBatch(rows, labels, mask), classes, torch.ones_like(classes, dtype=torch.bool))
