@@ -89,7 +89,7 @@ class Network:
         if self.dtype is not None:
             h, signed = h.to(self.dtype), signed.to(self.dtype)
         y = shared_conv2d(h, signed) if signed.ndim == 4 else per_task_conv2d(h, signed, implementation=self.convolution)
-        mean, variance, pooled, _ = _Pool.apply(y)  # type: ignore[no-untyped-call]
+        mean, variance, pooled, _ = _Pool.apply(y.contiguous())  # type: ignore[no-untyped-call]
         factor = (scale * sign)[..., None, None, None, :] * (variance + _EPS).rsqrt()
         return F.relu(torch.addcmul(shift[..., None, None, None, :] - mean * factor, pooled.to(factor.dtype), factor))
 
@@ -130,7 +130,8 @@ class _Spread(torch.autograd.Function):
     def forward(ctx: Any, y: Tensor, shift: Tensor, slope: Tensor, pooled: Tensor, places: Tensor) -> Tensor:
         ctx.save_for_backward(y, slope, places)
         spread = torch.addcmul(shift.to(y.dtype), slope.to(y.dtype), y)
-        spread.flatten(2, 3).scatter_add_(2, places.flatten(2, 3), pooled.flatten(2, 3))
+        flat = spread.view(*y.shape[:2], -1, y.shape[-1])  # a view, or an error: a copy would lose what is added to it
+        flat.scatter_add_(2, places.flatten(2, 3), pooled.flatten(2, 3))
         return spread
 
     @staticmethod
