@@ -26,9 +26,9 @@ def _full_precision() -> Iterator[None]:
         yield
 
 
-def trained(device: torch.device, steps: int, **changes: object) -> Trainer:
-    settings, data = SMALL.changed(changes), small_images()
-    trainer = Trainer(settings, Networks(settings, data.point_shape, device), data, steps, device)
+def trained(device: torch.device, steps: int, *, compiled: bool = False, **changes: object) -> Trainer:
+    settings, data = SMALL.changed({"precision": "float32", **changes}), small_images()
+    trainer = Trainer(settings, Networks(settings, data.point_shape, device), data, steps, device, compiled)
     for _ in range(steps):
         if trainer.step == trainer.warm_up_steps:
             trainer._initialise_themes()
@@ -43,7 +43,7 @@ def test_tasks_and_noise_are_the_same() -> None:
         drawn.append([part.cpu() for part in vars(sampler.draw(torch.arange(50, device=device), 2, 4)[1]).values()])
     for ours, theirs in zip(*drawn, strict=True):
         assert torch.equal(ours, theirs)
-    noise = [random_normal(1, 2, torch.tensor(3, device=d), (1000,)).cpu() for d in (CPU, GPU)]
+    noise = [random_normal(1, 2, torch.arange(1000, device=d)).cpu() for d in (CPU, GPU)]
     torch.testing.assert_close(*noise, rtol=1e-5, atol=1e-5)
 
 
@@ -63,6 +63,32 @@ def test_a_replayed_step_is_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
     eager = trained(GPU, 20)
     assert replayed._means()["loss"] == pytest.approx(eager._means()["loss"], rel=1e-4)
     torch.testing.assert_close(replayed.themes.mu, eager.themes.mu, rtol=1e-3, atol=1e-3)
+
+
+def gradients(trainer: Trainer) -> list[torch.Tensor]:
+    """Of the next mini-batch, one for each weight."""
+    return list(torch.autograd.grad(trainer._forward(*trainer._draw(trainer._counter)).loss, list(trainer.networks.parameters())))
+
+
+@pytest.mark.filterwarnings("ignore")  # of the compiler's own
+@pytest.mark.parametrize("changes", [{}, {"norm": "batch", "classification_weight": 1.0}], ids=["default", "labelled"])
+def test_a_compiled_step_is_the_step(changes: dict[str, object]) -> None:
+    compiled, eager = (trained(GPU, 8, compiled=flag, **changes) for flag in (True, False))
+    assert compiled._means()["loss"] == pytest.approx(eager._means()["loss"], rel=1e-3)
+    torch.testing.assert_close(compiled.themes.mu, eager.themes.mu, rtol=1e-2, atol=1e-2)
+    compiled.networks.load_state_dict(eager.networks.state_dict())
+    compiled.themes.assign(eager.themes)
+    for ours, expected in zip(gradients(compiled), gradients(eager), strict=True):
+        assert (ours - expected).norm() <= 1e-3 * expected.norm() + 1e-7
+
+
+def test_bfloat16_gives_nearly_the_same_gradient() -> None:
+    rounded, exact = (trained(GPU, 4, precision=precision) for precision in ("bfloat16", "float32"))
+    rounded.networks.load_state_dict(exact.networks.state_dict())
+    rounded.themes.assign(exact.themes)
+    pairs = zip(gradients(rounded), gradients(exact), strict=True)
+    ours, expected = (torch.cat([part.flatten() for part in parts]) for parts in zip(*pairs, strict=True))
+    assert torch.cosine_similarity(ours, expected, dim=0) > 0.99
 
 
 def test_embedding_gives_the_same_numbers(tmp_path) -> None:

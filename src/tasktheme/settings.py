@@ -14,6 +14,7 @@ from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
 from tasktheme.errors import SettingsError
 
+Precision = Literal["auto", "float32", "bfloat16"]
 Encoder = Literal["auto", "convolutional", "vector", "identity"]
 
 
@@ -108,6 +109,8 @@ class Settings(CheckedSettings):
     """Mean change in gamma below which the E-step has converged."""
 
     # training
+    precision: Precision = "auto"
+    """Of the convolutions in training; "auto" is "bfloat16" on a GPU and "float32" elsewhere. All else is float32."""
     batch_tasks: int = 20
     """Tasks in a mini-batch."""
     ways: tuple[int, int] = (5, 5)

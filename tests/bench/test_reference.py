@@ -27,7 +27,7 @@ def test_the_plain_reference_takes_the_same_step(monkeypatch: pytest.MonkeyPatch
     t, v = ours.sampler.draw(torch.arange(settings.batch_tasks), *ours.halves)
     # the same noise for both: none
     monkeypatch.setattr(torch, "randn_like", torch.zeros_like)
-    monkeypatch.setattr("tasktheme.training.loop.random_normal", lambda seed, stream, step, shape: torch.zeros(shape))
+    monkeypatch.setattr("tasktheme.training.loop.random_normal", lambda seed, stream, step, places: torch.zeros(places.shape))
     loss = theirs.step(ours.data, t, v, rho=(settings.rate_offset + 1) ** -settings.rate_power)
     ours.train_step()
     assert ours._means()["loss"] == pytest.approx(loss, rel=1e-4)

@@ -50,7 +50,7 @@ def test_numbers_below_a_limit_are_uniform(seed: int) -> None:
 
 def test_orders_are_orders_and_uniform() -> None:
     tasks = torch.arange(12_000)
-    orders = random_order(1, 0, tasks, torch.full_like(tasks, 4), largest=6, take=4)
+    orders = random_order(1, 0, tasks, torch.full_like(tasks, 4), slots=torch.arange(6), take=4)
     assert torch.equal(orders.sort(dim=1).values, torch.arange(4).expand_as(orders))
     number = {order: i for i, order in enumerate(itertools.permutations(range(4)))}
     counts = np.bincount([number[tuple(order)] for order in orders.tolist()], minlength=24)
@@ -59,21 +59,21 @@ def test_orders_are_orders_and_uniform() -> None:
 
 def test_orders_of_different_sizes_side_by_side() -> None:
     sizes = torch.tensor([1, 5, 3])
-    orders = random_order(0, 0, torch.arange(3), sizes, largest=5, take=5)
+    orders = random_order(0, 0, torch.arange(3), sizes, slots=torch.arange(5), take=5)
     for order, size in zip(orders.tolist(), sizes.tolist(), strict=True):
         assert sorted(order[:size]) == list(range(size))
-    alone = random_order(0, 0, torch.tensor([2]), torch.tensor([3]), largest=5, take=3)
+    alone = random_order(0, 0, torch.tensor([2]), torch.tensor([3]), slots=torch.arange(5), take=3)
     assert orders[2, :3].tolist() == alone[0].tolist()
 
 
 def test_the_first_of_an_order_do_not_depend_on_how_many_are_taken() -> None:
     tasks, sizes = torch.arange(50), torch.full((50,), 9)
-    few, many = (random_order(0, 0, tasks, sizes, largest=9, take=take) for take in (2, 9))
+    few, many = (random_order(0, 0, tasks, sizes, slots=torch.arange(9), take=take) for take in (2, 9))
     assert torch.equal(few, many[:, :2])
 
 
 def test_normal_numbers_are_normal() -> None:
-    numbers = random_normal(0, 1, torch.tensor(5), (200, 100))
+    numbers = random_normal(0, 1, torch.tensor(5), torch.arange(20_000).view(200, 100))
     assert numbers.dtype == torch.float32
     assert stats.kstest(numbers.flatten().double().numpy(), "norm").pvalue > UNLIKELY
     rows = np.corrcoef(numbers[:20].double().numpy())[np.triu_indices(20, 1)]
@@ -82,6 +82,7 @@ def test_normal_numbers_are_normal() -> None:
 
 
 def test_normal_numbers_depend_on_seed_stream_and_counter() -> None:
-    made = [random_normal(seed, stream, torch.tensor(n), (50,)) for seed in (0, 1) for stream in (0, 1) for n in (0, 1)]
-    assert torch.equal(made[0], random_normal(0, 0, torch.tensor(0), (50,)))
+    places = torch.arange(50)
+    made = [random_normal(seed, stream, torch.tensor(n), places) for seed in (0, 1) for stream in (0, 1) for n in (0, 1)]
+    assert torch.equal(made[0], random_normal(0, 0, torch.tensor(0), places))
     assert len(torch.cat(made).unique()) > 390  # of 400; float32 may repeat one by chance

@@ -44,8 +44,8 @@ def test_posterior_is_that_of_the_plain_loop(seed: int, covariance: Covariance, 
 
 @pytest.mark.parametrize("case", CASES)
 def test_posterior_is_the_authors(case: dict[str, Tensor]) -> None:
-    scale_tril = torch.linalg.cholesky(case["Sigma"])
-    log_likelihood = gaussian.expected_log_likelihood(case["m_t"], case["s_t"], case["mu"], scale_tril)[None]
+    whitening = gaussian.whitening(torch.linalg.cholesky(case["Sigma"]))
+    log_likelihood = gaussian.expected_log_likelihood(case["m_t"], case["s_t"], case["mu"], whitening)[None]
     mask = torch.ones_like(log_likelihood[..., 0], dtype=torch.bool)
     found = e_step(log_likelihood, case["alpha"], mask, iterations=int(case["e_step_iterations"]))
     assert_same(found, case["gamma"][None], case["log_r"][None], mask)

@@ -167,7 +167,7 @@ def test_loss_and_terms_are_those_of_the_slow_recomputation(case: Case) -> None:
 @pytest.mark.parametrize("update", ["statistics", "parameters"])
 def test_news_of_the_themes_are_the_v_halfs_moments(covariance: str, update: str) -> None:
     case = make_case(IMAGES | {"covariance": covariance, "update": update})
-    found, tasks = case.run().moments, list(slow_tasks(case))
+    found, tasks = case.run().evidence.moments(case.settings), list(slow_tasks(case))
     if update == "statistics":
         together = (np.concatenate([getattr(task, name) for task in tasks]) for name in ("m", "s", "r"))
         expected = plain.m_step(*together)
@@ -210,7 +210,7 @@ def test_every_weight_gets_a_gradient(case: Case) -> None:
 
 def test_reports_and_news_carry_no_gradient(case: Case) -> None:
     found = case.run()
-    for value in (*found.terms.values(), found.gamma, *vars(found.moments).values()):
+    for value in (*found.terms.values(), *vars(found.evidence).values()):
         assert not value.requires_grad
 
 

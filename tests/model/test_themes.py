@@ -20,18 +20,18 @@ from tasktheme.model.themes import Covariance, Moments, Themes
 @given(seeds, covariances, st.floats(0.0, 0.5))
 def test_factor_is_that_of_the_lifted_covariance(seed: int, covariance: Covariance, floor: float) -> None:
     problem = make_problem(seed, covariance, dim=3)
-    scale_tril = problem.themes(floor=floor).scale_tril
+    whitening = problem.themes(floor=floor).whitening
     Sigma = plain.dense(problem.Sigma.numpy())
     lifted = Sigma + floor * np.mean([np.trace(one) / 3.0 for one in Sigma]) * np.eye(3)
-    expected = np.linalg.cholesky(lifted)
-    np.testing.assert_allclose(plain.dense(scale_tril.numpy()), expected, rtol=1e-9, atol=1e-12)
+    expected = np.linalg.inv(np.linalg.cholesky(lifted))
+    np.testing.assert_allclose(plain.dense(whitening.numpy()), expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("covariance", COVARIANCES)
 def test_likelihood_uses_the_lifted_covariance(covariance: Covariance) -> None:
     problem = make_problem(0, covariance)
     themes = problem.themes(floor=0.3)
-    factor = plain.dense(themes.scale_tril.numpy())
+    factor = np.linalg.inv(plain.dense(themes.whitening.numpy()))
     m, s = next(problem.tasks())
     expected = plain.expected_log_likelihood(m, s, problem.mu.numpy(), factor @ factor.transpose(0, 2, 1))
     found = themes.expected_log_likelihood(torch.from_numpy(m), torch.from_numpy(s))
@@ -52,7 +52,7 @@ def test_a_singular_covariance_needs_the_floor(covariance: Covariance) -> None:
     assert not bool(problem.themes(floor=0.0).valid)
     lifted = problem.themes(floor=1e-4)
     assert bool(lifted.valid)
-    assert lifted.scale_tril.isfinite().all()
+    assert lifted.whitening.isfinite().all()
 
 
 def test_a_covariance_of_low_rank_needs_the_floor_in_float32() -> None:

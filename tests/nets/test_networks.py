@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tasktheme.errors import SettingsError
 from tasktheme.nets.build import Networks
-from tasktheme.nets.norm import TaskBatchNorm
+from tasktheme.nets.norm import ImageGroupNorm, TaskBatchNorm, normalise_groups
 from tasktheme.nets.vector import Standardise, VectorDecoder, VectorEncoder
 from tasktheme.settings import Settings
 
@@ -99,12 +99,21 @@ def test_task_batch_norm_is_torchs_for_each_task() -> None:
     layer = TaskBatchNorm(3).requires_grad_(False)
     layer.weight.copy_(torch.tensor([0.5, 1.0, 2.0]))
     layer.bias.copy_(torch.tensor([0.1, -0.2, 0.3]))
-    x, mask = 40.0 + random(8, 3, 5, 5), torch.tensor([[True] * 4, [True, True, False, False]])
+    x, mask = 40.0 + random(8, 5, 5, 3), torch.tensor([[True] * 4, [True, True, False, False]])
     found = layer(x, mask)
     for first, count in ((0, 4), (4, 2)):
-        images = x[first : first + count]
+        images = x[first : first + count].permute(0, 3, 1, 2)
         expected = F.batch_norm(images, None, None, layer.weight, layer.bias, training=True, eps=layer.eps)
-        torch.testing.assert_close(found[first : first + count], expected, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(found[first : first + count].permute(0, 3, 1, 2), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("channels", [3, 24])
+def test_groups_written_out_are_torchs_group_norm(channels: int) -> None:
+    layer = ImageGroupNorm(channels).double().requires_grad_(False)
+    layer.norm.weight.copy_(random(channels))
+    layer.norm.bias.copy_(random(channels))
+    x = 40.0 + random(4, 6, 5, channels).double()  # torch loses digits to an offset in float32
+    torch.testing.assert_close(normalise_groups(x, layer.norm), layer(x, everyone(2, 2)))
 
 
 def test_an_empty_task_gives_finite_numbers() -> None:

@@ -75,8 +75,10 @@ class EpisodeSampler:
         self._group_sizes = sizes.to(device)
         self._starts = torch.as_tensor(dataset.starts).to(device)
         self._counts = torch.as_tensor(dataset.counts).to(device)
-        self._most_points = int(dataset.counts.max())
         self._most_ways = min(most, members.shape[1])
+        self._way_slots, self._member_slots, self._point_slots = (
+            torch.arange(size, device=device) for size in (self._most_ways, members.shape[1], int(dataset.counts.max()))
+        )
 
     def classes(self, task: Int64[Tensor, " T"]) -> tuple[Int64[Tensor, "T W"], Bool[Tensor, "T W"]]:
         """The classes of each numbered task, and a mask that is False beyond the task's own number of ways."""
@@ -84,23 +86,23 @@ class EpisodeSampler:
         size = self._group_sizes[group]
         fewest, most = self.ways
         ways = fewest + random_below(self.seed, _WAYS, task, size.clamp_max(most) - fewest + 1)
-        order = random_order(self.seed, _CLASSES, task, size, largest=self._members.shape[1], take=self._most_ways)
-        mask = torch.arange(self._most_ways, device=task.device) < ways.unsqueeze(-1)
+        order = random_order(self.seed, _CLASSES, task, size, slots=self._member_slots, take=self._most_ways)
+        mask = self._way_slots < ways.unsqueeze(-1)
         return self._members[group].gather(1, order).masked_fill(~mask, 0), mask
 
     def draw(self, task: Int64[Tensor, " T"], *halves: int) -> tuple[EpisodeBatch, ...]:
         """Draw the numbered tasks; ``halves`` are the shots of each disjoint part (default: all shots in one)."""
         classes, class_mask = self.classes(task)
         parts = halves or (self.shots,)
-        slots = torch.arange(self._most_ways, device=task.device)
+        slots = self._way_slots
         counts = self._counts[classes]
         order = random_order(
             self.seed,
             _POINTS,
             task.unsqueeze(-1) * self._most_ways + slots,
             counts,
-            largest=self._most_points,
-            take=min(sum(parts), self._most_points),
+            slots=self._point_slots,
+            take=min(sum(parts), len(self._point_slots)),
         )
         taken = counts.clamp_max(sum(parts)).masked_fill(~class_mask, 0).unsqueeze(-1)  # (T, W, 1)
         batches = []

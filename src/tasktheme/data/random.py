@@ -2,6 +2,7 @@
 
 A task is a function of the seed and its number alone, so a run resumes at any task, and a CPU and a GPU draw the same
 tasks. The mixing function is the finaliser of SplitMix64 (Steele, Lea & Flood, 2014), in wrapping int64 arithmetic.
+Counters are tensors made beforehand: a compiler takes an arange for an index and does not wrap its products.
 """
 
 from __future__ import annotations
@@ -62,24 +63,23 @@ def random_below(seed: int, stream: int, task: Int64[Tensor, "..."], limit: Int6
 
 
 def random_order(
-    seed: int, stream: int, task: Int64[Tensor, "*B"], size: Int64[Tensor, "*B"], *, largest: int, take: int
+    seed: int, stream: int, task: Int64[Tensor, "*B"], size: Int64[Tensor, "*B"], *, slots: Int64[Tensor, " L"], take: int
 ) -> Int64[Tensor, "*B take"]:
     """The first ``take`` entries of a uniform random order of range(size); where size < take the rest is meaningless.
 
-    ``largest`` is the largest size, ``take`` at most that. Every entry gets a random key; the smallest keys win.
+    ``slots`` is arange(largest size), ``take`` at most that size. Every entry gets a random key; the smallest keys win.
     """
-    slots = torch.arange(largest, device=task.device)
     keys = random_bits(seed, stream, task.unsqueeze(-1), slots)
     keys = keys.masked_fill(slots >= size.unsqueeze(-1), torch.iinfo(torch.int64).max)
     return keys.topk(take, dim=-1, largest=False, sorted=True).indices
 
 
-def random_normal(seed: int, stream: int, counter: Int64[Tensor, "*B"], shape: tuple[int, ...]) -> Float[Tensor, "*B ..."]:
-    """Standard normal numbers of the given shape for each counter, float32, by the seed, the stream and the counter alone.
+def random_normal(seed: int, stream: int, *counters: Int64[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """Standard normal numbers, float32, one for each broadcast combination of the counters.
 
     Box and Muller (1958), from the upper and lower 31 bits of one hash.
     """
-    bits = random_bits(seed, stream, counter.unsqueeze(-1), torch.arange(math.prod(shape), device=counter.device))
+    bits = random_bits(seed, stream, *counters)
     radius = (-2.0 * (((bits >> 32).float() + 0.5) * 2.0**-31).log()).sqrt()
     angle = (bits & 0x7FFFFFFF).float() * (2.0 * math.pi * 2.0**-31)
-    return (radius * angle.cos()).view(*counter.shape, *shape)
+    return radius * angle.cos()

@@ -62,7 +62,7 @@ def _draw(dataset: Dataset, fraction: float, seed: int) -> npt.NDArray[np.bool_]
     owner = dataset.class_group if groups > 1 else np.arange(len(dataset.class_names))
     choices = groups if groups > 1 else len(dataset.class_names)
     take = min(max(1, round(fraction * choices)), choices - 1)
-    order = random_order(seed, _SPLIT, torch.tensor(0), torch.tensor(choices), largest=choices, take=take)
+    order = random_order(seed, _SPLIT, torch.tensor(0), torch.tensor(choices), slots=torch.arange(choices), take=take)
     return np.isin(owner, order.numpy())
 
 

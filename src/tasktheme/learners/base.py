@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,7 +40,8 @@ class Noise:
 
     def normal(self, *shape: int) -> Float[Tensor, "T ..."]:
         """Standard normal numbers of the given shape for each task."""
-        return random_normal(self._seed, next(self._streams), self._tasks, shape)
+        places = torch.arange(math.prod(shape), device=self._tasks.device)
+        return random_normal(self._seed, next(self._streams), self._tasks.unsqueeze(-1), places).unflatten(1, shape)
 
 
 class Learner(nn.Module, ABC):

@@ -75,7 +75,7 @@ def draw_listed(
         raise DataError(f"a class of {dataset.name!r} has {poorest} data points, but tasks ask for {take}; ask for fewer queries")
     slots = torch.arange(classes.shape[1], device=device)
     numbers = torch.arange(first, first + len(classes), device=device).unsqueeze(-1) * len(slots) + slots
-    order = random_order(seed, _POINTS, numbers, counts, largest=int(counts.max()), take=take)
+    order = random_order(seed, _POINTS, numbers, counts, slots=torch.arange(int(counts.max()), device=device), take=take)
     rows = starts.unsqueeze(-1) + order
     labels = slots.unsqueeze(-1).expand_as(rows)
     mask = torch.ones_like(rows, dtype=torch.bool)

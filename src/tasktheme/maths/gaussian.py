@@ -1,7 +1,7 @@
 """Closed forms for Gaussian themes, batched over data points, with q(u) = N(m, diag(s^2)).
 
-A theme's covariance is given by its factor ``scale_tril``: (K, D, D) lower triangular Cholesky factors for full
-covariances, or (K, D) standard deviations for diagonal ones.
+A theme's covariance is given by its ``whitening``: (K, D, D) inverse Cholesky factors L^-1 for full covariances, or
+(K, D) inverse standard deviations for diagonal ones.
 """
 
 from __future__ import annotations
@@ -15,40 +15,46 @@ from torch import Tensor
 _LOG_2PI = math.log(2.0 * math.pi)
 
 
+def whitening(scale_tril: Float[Tensor, "K *DD"]) -> Float[Tensor, "K *DD"]:
+    """L^-1 for lower triangular factors L of full covariances, 1 / scale for standard deviations."""
+    if scale_tril.ndim == 2:
+        return scale_tril.reciprocal()
+    identity = torch.eye(scale_tril.shape[-1], dtype=scale_tril.dtype, device=scale_tril.device)
+    return torch.linalg.solve_triangular(scale_tril, identity.expand_as(scale_tril), upper=False)
+
+
 def expected_log_likelihood(
     m: Float[Tensor, "*N D"],
     s: Float[Tensor, "*N D"],
     mu: Float[Tensor, "K D"],
-    scale_tril: Float[Tensor, "K *DD"],
+    whitening: Float[Tensor, "K *DD"],
 ) -> Float[Tensor, "*N K"]:
     """E_q(u)[ln N(u; mu_k, Sigma_k)] = -1/2 tr(Sigma_k^-1 diag(s^2)) + ln N(m; mu_k, Sigma_k), Appendix A.
 
     q(u) is diagonal, so the trace needs only the diagonal of Sigma_k^-1: N K D work. Whitening by the Cholesky factor
     does the rest as one product. Nothing of shape (N, K, D, D) is built.
     """
-    if scale_tril.ndim == 2:
-        quadratic, log_det = _diagonal_quadratic(m, s, mu, scale_tril)
+    if whitening.ndim == 2:
+        quadratic, log_det = _diagonal_quadratic(m, s, mu, whitening)
     else:
-        quadratic, log_det = _full_quadratic(m, s, mu, scale_tril)
-    return -0.5 * (quadratic + m.shape[-1] * _LOG_2PI) - log_det
+        quadratic, log_det = _full_quadratic(m, s, mu, whitening)
+    return log_det - 0.5 * (quadratic + m.shape[-1] * _LOG_2PI)
 
 
-def _full_quadratic(m: Tensor, s: Tensor, mu: Tensor, scale_tril: Tensor) -> tuple[Tensor, Tensor]:
+def _full_quadratic(m: Tensor, s: Tensor, mu: Tensor, whitening: Tensor) -> tuple[Tensor, Tensor]:
     themes, dim = mu.shape
-    identity = torch.eye(dim, dtype=mu.dtype, device=mu.device).expand(themes, dim, dim)
-    whitening = torch.linalg.solve_triangular(scale_tril, identity, upper=False)  # (K, D, D), L^-1
     origin = mu.mean(dim=0)  # subtracting the themes' centre first keeps a common offset from cancelling
     offset = (whitening @ (mu - origin).unsqueeze(-1)).squeeze(-1)  # (K, D), L^-1 (mu - origin)
     whitened = ((m - origin) @ whitening.reshape(themes * dim, dim).mT).unflatten(-1, (themes, dim)) - offset
     precision_diagonal = whitening.square().sum(dim=-2)  # (K, D), the diagonal of Sigma^-1
     quadratic = whitened.square().sum(dim=-1) + s.square() @ precision_diagonal.mT
-    return quadratic, scale_tril.diagonal(dim1=-2, dim2=-1).log().sum(dim=-1)
+    return quadratic, whitening.diagonal(dim1=-2, dim2=-1).log().sum(dim=-1)
 
 
-def _diagonal_quadratic(m: Tensor, s: Tensor, mu: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-    whitened = (m.unsqueeze(-2) - mu) / scale  # (..., K, D); expanding the square would be one product, but cancels
-    quadratic = whitened.square().sum(dim=-1) + s.square() @ scale.square().reciprocal().mT
-    return quadratic, scale.log().sum(dim=-1)
+def _diagonal_quadratic(m: Tensor, s: Tensor, mu: Tensor, whitening: Tensor) -> tuple[Tensor, Tensor]:
+    whitened = (m.unsqueeze(-2) - mu) * whitening  # (..., K, D); expanding the square would be one product, but cancels
+    quadratic = whitened.square().sum(dim=-1) + s.square() @ whitening.square().mT
+    return quadratic, whitening.log().sum(dim=-1)
 
 
 def diagonal_entropy(s: Float[Tensor, "*N D"]) -> Float[Tensor, "*N"]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from tasktheme.data.episodes import EpisodeBatch
@@ -21,14 +22,30 @@ from tasktheme.settings import Settings
 class Objective:
     """loss: to be minimised. terms: each term of the bound per data point, averaged over tasks, and the accuracy.
 
-    moments: of the v half; per task where the settings update on local parameters, else of the whole mini-batch.
-    gamma: the tasks' posteriors.
+    evidence: what the themes learn from the mini-batch.
     """
 
     loss: Tensor
     terms: dict[str, Tensor]
-    moments: Moments
-    gamma: Tensor
+    evidence: Evidence
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Embeddings and responsibilities of the v half, and the tasks' posteriors gamma; without gradients."""
+
+    m: Float[Tensor, "T N D"]
+    s: Float[Tensor, "T N D"]
+    log_r: Float[Tensor, "T N K"]
+    mask: Bool[Tensor, "T N"]
+    gamma: Float[Tensor, "T K"]
+
+    def moments(self, settings: Settings) -> Moments:
+        """Per task where the settings update on local parameters, else of the whole mini-batch."""
+        parts = [self.m, self.s, self.log_r, self.mask]
+        if settings.update == "statistics":
+            parts = [part.flatten(0, 1) for part in parts]
+        return moments(*parts, covariance=settings.covariance)
 
 
 def objective(
@@ -49,9 +66,10 @@ def objective(
     if settings.validation_responsibilities == "reused":  # row by row: a row without a partner in the t half drops out
         v = EpisodeBatch(v.rows, v.labels, v.mask & t.mask)
     x_v = data[v.rows]
-    with torch.set_grad_enabled(labelled and torch.is_grad_enabled()):
-        m_t, s_t = encoder(data[t.rows], t.mask)
-    m_v, s_v = encoder(x_v, v.mask)
+    with networks.products(settings.precision):
+        with torch.set_grad_enabled(labelled and torch.is_grad_enabled()):
+            m_t, s_t = encoder(data[t.rows], t.mask)
+        m_v, s_v = encoder(x_v, v.mask)
 
     with torch.no_grad():
         posterior = e_step(themes.expected_log_likelihood(m_t, s_t), themes.alpha, t.mask, iterations=settings.e_step_iterations)
@@ -64,28 +82,27 @@ def objective(
     points = v.mask.sum(dim=-1).clamp_min(1)
     lda = lda_bound(log_likelihood, log_r, posterior.gamma, themes.alpha, v.mask)
     bound = lda.total() / points
-    terms = {name: (value / points).mean() for name, value in vars(lda).items()}
+    terms = {name: value / points for name, value in vars(lda).items()}  # of each task
     if decoder is None:
         loss = -bound.mean()
     else:
         entropy_u = _mean_over_points(gaussian.diagonal_entropy(s_v), v.mask, points)
-        ln_p_x = _mean_over_points(decoder.log_prob(m_v + s_v * noise, x_v, v.mask), v.mask, points)
+        with networks.products(settings.precision):
+            density = decoder.log_prob(m_v + s_v * noise, x_v, v.mask)
+        ln_p_x = _mean_over_points(density, v.mask, points)
         weighted = settings.bound_weight * (bound + entropy_u) + ln_p_x
         loss = -weighted.mean() / decoder.dimensions
-        terms |= {"entropy_u": entropy_u.mean(), "ln_p_x": ln_p_x.mean()}
+        terms |= {"entropy_u": entropy_u, "ln_p_x": ln_p_x}
     if labelled:
         log_p = log_class_probability(m_t, t.labels, t.mask, m_v, ways=settings.ways[1], squared=settings.squared_distance)
         ln_p_y = _mean_over_points(log_p.gather(-1, v.labels.unsqueeze(-1)).squeeze(-1), v.mask, points)
         right = (log_p.argmax(dim=-1) == v.labels).to(log_p.dtype)
         loss = loss - settings.classification_weight * ln_p_y.mean()
-        terms |= {"ln_p_y": ln_p_y.mean(), "accuracy": _mean_over_points(right, v.mask, points).mean()}
+        terms |= {"ln_p_y": ln_p_y, "accuracy": _mean_over_points(right, v.mask, points)}
 
-    with torch.no_grad():
-        news = [m_v, s_v, log_r, v.mask]
-        if settings.update == "statistics":
-            news = [part.flatten(0, 1) for part in news]
-        found = moments(*news, covariance=settings.covariance)
-    return Objective(loss, {name: value.detach() for name, value in terms.items()}, found, posterior.gamma)
+    evidence = Evidence(m_v.detach(), s_v.detach(), log_r, v.mask, posterior.gamma)
+    means = torch.stack(list(terms.values())).detach().mean(dim=-1)
+    return Objective(loss, dict(zip(terms, means.unbind(), strict=True)), evidence)
 
 
 def _mean_over_points(value: Tensor, mask: Tensor, points: Tensor) -> Tensor:

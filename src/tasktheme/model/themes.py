@@ -31,15 +31,15 @@ class Moments:
 
 @dataclass(frozen=True, eq=False)
 class Themes:
-    """alpha: Dirichlet prior; moments: share, mean and covariance of each theme; scale_tril: factor of the covariance.
+    """alpha: Dirichlet prior; moments: share, mean and covariance of each theme; whitening: its inverse factor.
 
-    scale_tril is (K, D, D), the Cholesky factor, or (K, D), standard deviations. valid is False where a value is not
-    finite or a covariance is not positive definite: such themes must not be used.
+    whitening is (K, D, D), the inverse Cholesky factor, or (K, D), inverse standard deviations. valid is False where a
+    value is not finite or a covariance is not positive definite: such themes must not be used.
     """
 
     alpha: Float[Tensor, " K"]
     moments: Moments
-    scale_tril: Float[Tensor, "K *DD"]
+    whitening: Float[Tensor, "K *DD"]
     valid: Bool[Tensor, ""]
 
     @classmethod
@@ -58,10 +58,11 @@ class Themes:
             identity = torch.eye(Sigma.shape[-1], dtype=Sigma.dtype, device=Sigma.device)
             scale_tril, info = torch.linalg.cholesky_ex(Sigma + lift * identity)
             factorised = (info == 0).all()
-        parts = (scale_tril, moments.n, moments.mu, alpha)
+        whitening = gaussian.whitening(scale_tril)
+        parts = (scale_tril, whitening, moments.n, moments.mu, alpha)
         finite = torch.stack([part.isfinite().all() for part in parts]).all()
         valid = finite & factorised & (alpha > 0.0).all()
-        return cls(alpha=alpha, moments=moments, scale_tril=scale_tril, valid=valid)
+        return cls(alpha=alpha, moments=moments, whitening=whitening, valid=valid)
 
     def tensors(self) -> dict[str, Tensor]:
         """What must be kept of the themes in a file; the factors follow from the covariances."""
@@ -75,7 +76,7 @@ class Themes:
 
     def assign(self, new: Themes) -> None:
         """Take over the values of ``new`` in place: same tensors, other numbers."""
-        pairs = ((self.alpha, new.alpha), (self.scale_tril, new.scale_tril), (self.valid, new.valid))
+        pairs = ((self.alpha, new.alpha), (self.whitening, new.whitening), (self.valid, new.valid))
         inner = zip(vars(self.moments).values(), vars(new.moments).values(), strict=True)
         for own, other in (*pairs, *inner):
             own.copy_(other)
@@ -92,4 +93,4 @@ class Themes:
 
     def expected_log_likelihood(self, m: Float[Tensor, "*N D"], s: Float[Tensor, "*N D"]) -> Float[Tensor, "*N K"]:
         """E_q(u)[ln N(u; mu_k, Sigma_k)] for q(u) = N(m, diag(s^2))."""
-        return gaussian.expected_log_likelihood(m, s, self.mu, self.scale_tril)
+        return gaussian.expected_log_likelihood(m, s, self.mu, self.whitening)

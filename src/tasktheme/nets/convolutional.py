@@ -13,7 +13,9 @@ from torch import Tensor, nn
 from tasktheme.errors import SettingsError
 from tasktheme.maths import continuous_bernoulli
 from tasktheme.nets.norm import Norm, make_norm
+from tasktheme.nets.precision import bfloat16_products, widened
 from tasktheme.nets.scale import split_scale
+from tasktheme.nets.strided import Doubling, Halving
 
 _SLOPE = 0.01  # of the leaky rectifier, as in the paper
 
@@ -41,17 +43,19 @@ class ConvolutionalEncoder(nn.Module):
         super().__init__()
         height, width = _smallest_map(point_shape, len(filters))
         channels = [point_shape[0], *filters]
-        self.convolutions = nn.ModuleList(nn.Conv2d(a, b, 4, stride=2, padding=1, bias=False) for a, b in pairwise(channels))
+        self.convolutions = nn.ModuleList(Halving(a, b) for a, b in pairwise(channels))
         self.norms = nn.ModuleList(make_norm(norm, c) for c in filters)
         self.head = nn.Linear(filters[-1] * height * width, 2 * latent_dim)
         self.independent = norm == "group"
 
     def forward(self, x: Tensor, mask: Bool[Tensor, "T N"]) -> tuple[Float[Tensor, "T N D"], Float[Tensor, "T N D"]]:
         """m and s of q(u) for T x N images; padded ones give values without meaning."""
-        h = to_unit(x).flatten(0, 1)
+        h = to_unit(x).flatten(0, 1).permute(0, 2, 3, 1)
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
             h = F.leaky_relu(norm(convolution(h), mask), _SLOPE, inplace=True)
-        return split_scale(self.head(h.flatten(1)).unflatten(0, mask.shape))
+        with bfloat16_products(h.device, enabled=False):  # the embedding itself is never rounded
+            output = self.head(widened(h).permute(0, 3, 1, 2).flatten(1))
+        return split_scale(output.unflatten(0, mask.shape))
 
 
 class ConvolutionalDecoder(nn.Module):
@@ -63,18 +67,16 @@ class ConvolutionalDecoder(nn.Module):
         self.dimensions = int(torch.Size(point_shape).numel())
         self.stem = nn.Linear(latent_dim, int(torch.Size(self._map).numel()))
         channels = [*reversed(filters), point_shape[0]]
-        self.convolutions = nn.ModuleList(
-            nn.ConvTranspose2d(a, b, 4, stride=2, padding=1, bias=i == len(filters) - 1)
-            for i, (a, b) in enumerate(pairwise(channels))
-        )
+        self.convolutions = nn.ModuleList(Doubling(a, b) for a, b in pairwise(channels))
+        self.bias = nn.Parameter(torch.zeros(point_shape[0]))
         self.norms = nn.ModuleList(make_norm(norm, c) for c in channels[:-1])
 
     def logits(self, u: Float[Tensor, "T N D"], mask: Bool[Tensor, "T N"]) -> Float[Tensor, "B C H W"]:
         """Logits of the pixels of the T x N images, one after another."""
-        h = self.stem(u).flatten(0, 1).unflatten(1, self._map)
+        h = self.stem(u).flatten(0, 1).unflatten(1, self._map).permute(0, 2, 3, 1)
         for convolution, norm in zip(self.convolutions, self.norms, strict=True):
             h = convolution(F.leaky_relu(norm(h, mask), _SLOPE, inplace=True))
-        return h
+        return widened(h).permute(0, 3, 1, 2) + self.bias[:, None, None]
 
     def log_prob(self, u: Float[Tensor, "T N D"], x: Tensor, mask: Bool[Tensor, "T N"]) -> Float[Tensor, "T N"]:
         """ln p(x | u) of each image, summed over its pixels."""

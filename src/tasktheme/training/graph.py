@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 
@@ -38,3 +40,28 @@ class CapturedStep:
             self._body()
         self._graph = graph
         graph.replay()
+
+
+class Beside:
+    """A context for work that a GPU may do at the same time as what follows, until :meth:`wait`; a CPU does it at once.
+
+    What the work reads must neither change nor be freed before the wait.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+        self._context: AbstractContextManager[object] = nullcontext()
+
+    def __enter__(self) -> None:
+        if self._stream is not None:
+            self._stream.wait_stream(torch.cuda.current_stream())
+            self._context = torch.cuda.stream(self._stream)
+        self._context.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        self._context.__exit__(*error)
+
+    def wait(self) -> None:
+        """Let what follows use the results."""
+        if self._stream is not None:
+            torch.cuda.current_stream().wait_stream(self._stream)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -17,13 +18,13 @@ from tasktheme.data.random import random_normal
 from tasktheme.errors import Interrupted, TrainingError
 from tasktheme.model.initialise import cluster_moments, normal_moments, random_moments
 from tasktheme.model.m_step import online_parameters, online_statistics, update_alpha
-from tasktheme.model.objective import Objective, objective
+from tasktheme.model.objective import Evidence, Objective, objective
 from tasktheme.model.themes import Moments, Themes
 from tasktheme.nets.build import Networks
 from tasktheme.progress import Advance, progress_bar
 from tasktheme.settings import Settings
 from tasktheme.training.embedding import EmbeddedTasks, embed_batch, embed_points
-from tasktheme.training.graph import CapturedStep
+from tasktheme.training.graph import Beside, CapturedStep
 from tasktheme.training.interrupt import stop_requests
 from tasktheme.training.polish import polish
 from tasktheme.training.running import RunningMeans
@@ -34,6 +35,7 @@ _POINTS_AT_ONCE = 10_000  # data points of whole tasks that go through EM togeth
 _INITIAL_SWEEPS = 10  # of EM, from clusters to a mixture
 _CHECKPOINT_SECONDS = 20.0
 _SHOW_SECONDS = 0.2  # between movements of the progress bar
+_COMPILER: dict[str, str | int | bool | Callable[..., Any]] = {"force_layout_optimization": True}  # channels stay last
 _NOISE = 1000  # stream of the reparameterisation noise, apart from the sampler's streams
 
 
@@ -67,7 +69,7 @@ class Trainer:
             allow_fewer=self.dataset.unlabelled,
             device=self.device,
         )
-        self.places = torch.arange(settings.batch_tasks, device=self.device)
+        self._places = torch.arange(settings.batch_tasks, device=self.device)
         self.warm_up_steps = 0
         self.optimiser: torch.optim.Adam | None = None
         if self.networks.decoder is not None:
@@ -75,13 +77,20 @@ class Trainer:
             on_gpu = self.device.type == "cuda"
             self.optimiser = torch.optim.Adam(self.networks.parameters(), lr=settings.learning_rate, capturable=on_gpu)
         self.dim = settings.latent_dim if self.networks.decoder is not None else self.dataset.point_shape[0]
-        # the warm-up's prior: a single theme, the standard normal of a plain variational auto-encoder
-        self.themes = self._themes(normal_moments(torch.zeros(1, self.dim), 1.0, covariance=settings.covariance))
+        v_points = settings.ways[1] * settings.v_shots  # the same of unlabelled tasks
+        shape = (settings.batch_tasks, v_points, self.dim)
+        self._noise_places = torch.arange(math.prod(shape), device=self.device).view(shape)
+        # the warm-up's prior: all themes alike, the standard normal of a plain variational auto-encoder
+        alike = normal_moments(torch.zeros(settings.themes, self.dim), 1.0, covariance=settings.covariance)
+        self.themes = self._themes(alike)
         if self.compiled:
-            self._forward = torch.compile(self._forward, dynamic=False)  # type: ignore[method-assign]
+            for name in ("_draw", "_forward", "_updated_themes", "_descend"):
+                setattr(self, name, torch.compile(getattr(self, name), dynamic=False, options=_COMPILER))
         self._counter = torch.zeros((), dtype=torch.int64, device=self.device)  # the step, where the device sees it
         self.running = RunningMeans()
+        self._drawn: tuple[Tensor, ...] | None = None  # the mini-batch that comes next
         self._captured: Callable[[], None] | None = None
+        self._beside = Beside(self.device)
 
     def run(self, *, progress: bool = True, checkpoint: Callable[[], None] | None = None) -> None:
         """Train from the current step to the end.
@@ -131,6 +140,7 @@ class Trainer:
         """One mini-batch; on a GPU, after the first few, the replay of one recorded mini-batch."""
         if self._captured is None:
             self._counter.fill_(self.step)
+            self._drawn = tuple(part.clone() for part in self._draw(self._counter))
             themes_move = self.step >= self.warm_up_steps
             body = partial(self._step_on_device, themes_move=themes_move)
             self._captured = CapturedStep(body) if self.device.type == "cuda" else body
@@ -140,44 +150,57 @@ class Trainer:
     def _step_on_device(self, *, themes_move: bool) -> None:
         """E-step, bound, gradient step and, after the warm-up, the online update of the themes.
 
-        Reads and writes the same tensors at each call and never waits for the device.
+        Reads and writes the same tensors at each call and never waits for the device. A GPU updates the themes and draws
+        the next mini-batch while it computes the gradient of this one.
         """
-        settings = self.settings
-        t, v = self.sampler.draw(self._counter * settings.batch_tasks + self.places, *self.halves)
-        noise = random_normal(settings.seed, _NOISE, self._counter, (*v.mask.shape, self.dim))
-        loss, terms, themes = self._forward(t, v, noise, themes_move=themes_move)
-        terms["loss"] = loss.detach()
+        assert self._drawn is not None
+        result = self._forward(*self._drawn)
+        terms = result.terms | {"loss": result.loss.detach()}
+        with self._beside:
+            themes = self._updated_themes(result.evidence) if themes_move else self.themes
+            terms |= {"largest_share": themes.share.max(), "invalid": 1.0 - themes.valid.float()}
+            following = self._draw(self._counter + 1)
         if self.optimiser is not None:
             self.optimiser.zero_grad()
-            loss.backward()
-            terms["gradient_norm"] = nn.utils.clip_grad_norm_(self.networks.parameters(), settings.gradient_clip)
-            self.optimiser.step()
-        if themes is not None:
+            result.loss.backward()
+            terms["gradient_norm"] = nn.utils.clip_grad_norm_(self.networks.parameters(), self.settings.gradient_clip)
+            self._descend()
+        self._beside.wait()
+        if themes_move:  # not before the gradient is known, which depends on the themes as they were
             self.themes.assign(themes)
-        self.running.add(terms | {"largest_share": self.themes.share.max(), "invalid": 1.0 - self.themes.valid.float()})
+        for own, other in zip(self._drawn, following, strict=True):
+            own.copy_(other)
+        self.running.add(terms)
         self._counter += 1
 
-    def _forward(
-        self, t: EpisodeBatch, v: EpisodeBatch, noise: Tensor, *, themes_move: bool
-    ) -> tuple[Tensor, dict[str, Tensor], Themes | None]:
-        """The loss of a mini-batch, the terms of its bound, and the themes as they come out of it."""
-        result = objective(self.settings, self.themes, self.networks, self.data, t, v, noise)
-        return result.loss, result.terms, self._updated_themes(result) if themes_move else None
+    def _draw(self, step: Tensor) -> tuple[Tensor, ...]:
+        """The mini-batch of a step: rows, labels and mask of the t half and of the v half, and the noise."""
+        t, v = self.sampler.draw(step * self.settings.batch_tasks + self._places, *self.halves)
+        noise = random_normal(self.settings.seed, _NOISE, step, self._noise_places)
+        return t.rows, t.labels, t.mask, v.rows, v.labels, v.mask, noise
+
+    def _forward(self, *drawn: Tensor) -> Objective:
+        t, v, noise = EpisodeBatch(*drawn[:3]), EpisodeBatch(*drawn[3:6]), drawn[6]
+        return objective(self.settings, self.themes, self.networks, self.data, t, v, noise)
+
+    def _descend(self) -> None:
+        assert self.optimiser is not None
+        self.optimiser.step()
 
     @torch.no_grad()
-    def _updated_themes(self, result: Objective) -> Themes:
+    def _updated_themes(self, evidence: Evidence) -> Themes:
         settings, old = self.settings, self.themes
         updates = (self._counter - self.warm_up_steps + 1).double()
         rho = ((settings.rate_offset + updates) ** -settings.rate_power).to(old.mu.dtype)
         if settings.update == "statistics":
-            found = online_statistics(old.moments, result.moments, rho, covariance=settings.covariance)
+            found = online_statistics(old.moments, evidence.moments(settings), rho, covariance=settings.covariance)
         else:
-            found = online_parameters(old.moments, result.moments, rho)
-        alpha = update_alpha(old.alpha, result.gamma, rho) if settings.learn_concentration else old.alpha
+            found = online_parameters(old.moments, evidence.moments(settings), rho)
+        alpha = update_alpha(old.alpha, evidence.gamma, rho) if settings.learn_concentration else old.alpha
         return Themes.build(alpha, found, floor=settings.covariance_floor)
 
     def _initialise_themes(self) -> None:
-        self._captured = None  # another number of themes: another graph
+        self._captured = None  # themes that move: another graph
         settings = self.settings
         if settings.initialisation == "random":
             generator = torch.Generator().manual_seed(settings.seed)
