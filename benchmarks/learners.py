@@ -118,6 +118,23 @@ def rate(step: Callable[[], None], tasks: int, device: torch.device, seconds: fl
     return statistics.median(rates)
 
 
+def profile(step: Callable[[], None], device: torch.device) -> None:
+    """Print which operations (on a GPU: kernels) take the time of one step."""
+    from torch.profiler import ProfilerActivity
+    from torch.profiler import profile as record
+
+    on_gpu = device.type == "cuda"
+    kinds = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
+    with record(activities=kinds) as found:
+        step()
+        wait(device)
+    by = "self_device_time_total" if on_gpu else "self_cpu_time_total"
+    rows = sorted(found.key_averages(), key=lambda row: getattr(row, by), reverse=True)
+    total = sum(getattr(row, by) for row in rows)
+    for row in rows[:20]:
+        print(f"    {row.key[:80]:80}{getattr(row, by) / 1e3:10.2f} ms{100 * getattr(row, by) / total:6.1f} %{row.count:8}")
+
+
 def wait(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
@@ -134,6 +151,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0, help="for each measurement")
     parser.add_argument("--cpu-time", action="store_true", help="count this process's own time: for a CPU that others use too")
     parser.add_argument("--no-rivals", action="store_true", help="leave the plain loop and torch.func out")
+    parser.add_argument("--profile", action="store_true", help="show where the time of each of our training steps goes")
     parser.add_argument("--out", type=Path, help="write the rows as JSON too")
     choice = parser.parse_args()
     device = torch.device(choice.device)
@@ -182,6 +200,9 @@ def main() -> None:
                 training = rate(trainer.train_step, size, device, choice.seconds, clock)
                 testing = rate(test, test_tasks, device, choice.seconds, clock)
             show(f"{impl}, {kind}", size, training, testing)
+            if choice.profile:
+                with precision(trainer.settings):
+                    profile(trainer.train_step, device)
         except (RuntimeError, ImportError) as error:  # out of memory, or no triton: the other rows still count
             print(f"{impl}, {kind}, {size}: {' '.join(str(error).split())[:100]}", flush=True)
     if choice.out is not None:

@@ -87,6 +87,7 @@ def meta_train(
     Examples: `tasktheme meta-train maml mini-imagenet --out run`,
     `tasktheme meta-train protonet glyphs --out run --tasks 2000 --set filters=32`
     """
+    from tasktheme.learners.build import find_learner
     from tasktheme.learners.meta import MetaLearner
     from tasktheme.storage import check_output
 
@@ -99,7 +100,7 @@ def meta_train(
         "seed": seed,
     }
     changes = parse_changes(change or []) | {name: value for name, value in options.items() if value is not None}
-    made = MetaLearner(learner.value, device=device.value, **_no_clash(changes))
+    made = MetaLearner(learner.value, settings=find_learner(learner.value).Settings().changed(changes), device=device.value)
     check_output(out, overwrite=overwrite)
     checkpoint = out.with_name(f"{out.name}.checkpoint")
     if checkpoint.exists() and not resume:
@@ -262,14 +263,6 @@ def _count(tasks: str) -> int | str:
         return int(tasks)
     except ValueError:
         raise SettingsError(f"--tasks takes a number or 'all', got {tasks!r}") from None
-
-
-def _no_clash(changes: dict[str, Any]) -> dict[str, Any]:
-    """Names that are no settings but arguments of MetaLearner are unknown settings too."""
-    for name in ("name", "settings", "device"):
-        if name in changes:
-            raise SettingsError(f"unknown setting {name!r}")
-    return changes
 
 
 def _check_picture(path: Path | None) -> None:

@@ -104,8 +104,7 @@ class _Pool(torch.autograd.Function):
     def forward(ctx: Any, y: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         dtype = torch.promote_types(y.dtype, torch.float32)
         mean = y.mean(dim=(1, 2, 3), keepdim=True, dtype=dtype)
-        norm = torch.linalg.vector_norm(y, dim=(1, 2, 3), keepdim=True, dtype=dtype)
-        variance = (norm.square() * (mean.numel() / y.numel()) - mean.square()).clamp_min(0.0)
+        variance = (_mean_square(y, dtype) - mean.square()).clamp_min(0.0)
         images = y.flatten(0, 1).permute(0, 3, 1, 2)
         pooled, places = (
             part.permute(0, 2, 3, 1).unflatten(0, y.shape[:2]) for part in F.max_pool2d(images, 2, return_indices=True)
@@ -121,6 +120,13 @@ class _Pool(torch.autograd.Function):
         part = mean.numel() / y.numel()
         slope = (2.0 * part) * dvariance
         return _Spread.apply(y, part * dmean - slope * mean, slope, dpooled, places)  # type: ignore[no-untyped-call]
+
+
+def _mean_square(y: Tensor, dtype: torch.dtype) -> Tensor:
+    if y.is_cuda:  # one pass; on a CPU torch's norm over these axes is slower than squaring the map
+        norm = torch.linalg.vector_norm(y, dim=(1, 2, 3), keepdim=True, dtype=dtype)
+        return norm.square() * (norm.numel() / y.numel())
+    return y.square().mean(dim=(1, 2, 3), keepdim=True, dtype=dtype)
 
 
 class _Spread(torch.autograd.Function):
