@@ -46,9 +46,13 @@ def test_the_meta_loss_is_the_bound_by_a_plain_loop() -> None:
     support, query = make_points(2, 1), make_points(2, 2, seed=1)
     numbers = Noise(0, torch.arange(2))
     names = list(learner.mean)
-    unit = [
-        {name: numbers.normal(2, *learner.mean[name].shape).double() for name in names} for _ in range(2)
-    ]  # inner, then outer
+    shapes = [learner.mean[name].shape for name in names]
+
+    def drawn() -> dict[str, torch.Tensor]:
+        parts = numbers.normal(2, sum(shape.numel() for shape in shapes)).double().split([s.numel() for s in shapes], dim=-1)
+        return {name: part.unflatten(-1, shape) for name, part, shape in zip(names, parts, shapes, strict=True)}
+
+    unit = [drawn(), drawn()]  # for the inner step, then for the queries
     ours, _ = learner.meta_loss(support, query, Noise(0, torch.arange(2)))
     for task in range(2):
         prior = {name: (learner.mean[name], learner.log_scale[name]) for name in names}

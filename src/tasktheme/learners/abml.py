@@ -72,11 +72,12 @@ class Gaussians:
 
     def draw(self, noise: Noise, samples: int) -> dict[str, Tensor]:
         """``samples`` networks of each task, one after another: weights with T x samples rows, differentiable in both parts."""
+        sizes = [mean[0].numel() for mean in self.mean.values()]
+        units = noise.normal(samples, sum(sizes)).split(sizes, dim=-1)  # all at once: a hash takes many small kernels
         drawn = {}
-        for name, mean in self.mean.items():
-            own = mean.unsqueeze(1)
-            unit = noise.normal(samples, *mean.shape[1:]).to(own)
-            drawn[name] = (own + self.log_scale[name].unsqueeze(1).exp() * unit).flatten(0, 1)
+        for (name, mean), unit in zip(self.mean.items(), units, strict=True):
+            own = unit.to(mean).unflatten(-1, mean.shape[1:])
+            drawn[name] = torch.addcmul(mean.unsqueeze(1), self.log_scale[name].unsqueeze(1).exp(), own).flatten(0, 1)
         return drawn
 
     def kl(self, prior: Gaussians) -> Float[Tensor, " T"]:
