@@ -68,6 +68,57 @@ def test_embed_writes_what_the_library_gives(run, model: Path, tasks: Path, tmp_
     assert ours.fingerprint == theirs.fingerprint == tt.PTM.load(model).fingerprint
 
 
+def test_embed_takes_a_list_of_tasks(run, model: Path, tmp_path: Path) -> None:
+    data = tt.load_dataset("glyphs", progress=False).test
+    full = [f"{data.group_names[g]}/{name}" for g, name in zip(data.class_group, data.class_names, strict=True)]
+    listed = [full[:3], full[5:7], [full[0], full[-1]]]
+    csv, file = tmp_path / "tasks.csv", tmp_path / "t.parquet"
+    csv.write_text("".join(",".join(names) + "\n" for names in listed), encoding="utf-8")
+    code, out, err = run("embed", model, "glyphs", "--tasks-file", csv, "--shots", "2-4", "--out", file)
+    assert code == 0, err
+    assert "3 tasks" in out
+    written = tt.TaskSet.load(file)
+    assert written.columns["classes"] == [" ".join(name.split("/")[1] for name in names) for names in listed]
+    assert written.columns["group"][2] == "mixed"
+    expected = tt.PTM.load(model).embed(data.episodes(tasks=listed, shots=(2, 4), seed=1))
+    np.testing.assert_array_equal(written.concentration, expected.concentration)
+    assert run("evaluate", model, "glyphs", "--tasks-file", csv, "--shots", 4)[0] == 0
+
+
+def test_embed_goes_through_all_combinations(run, model: Path, tmp_path: Path) -> None:
+    x = np.random.default_rng(0).integers(0, 256, (36, 1, 64, 64), dtype=np.uint8)
+    np.savez(tmp_path / "six.npz", x=x, y=np.repeat(list("abcdef"), 6))
+    file = tmp_path / "t.parquet"
+    words = ("embed", model, tmp_path / "six.npz", "--held-out", 0.67, "--all-combinations", "--shots", 5, "--out", file)
+    assert run(*words, "--ways", 2)[0] == 0
+    names = tt.load_dataset(tmp_path / "six.npz", split=0.67).test.class_names
+    pairs = [f"{a} {b}" for i, a in enumerate(names) for b in names[i + 1 :]]
+    assert tt.TaskSet.load(file).columns["classes"] == pairs
+    assert len(pairs) == 6
+    code, _, err = run(*words, "--overwrite")
+    assert (code, "ways must be a whole number from 1 to 4" in err) == (2, True)
+
+
+def test_ranges_of_ways_and_shots(run, model: Path, tmp_path: Path) -> None:
+    file = tmp_path / "t.parquet"
+    assert run("embed", model, "glyphs", "--ways", "2-4", "--shots", "3-6", "-n", 30, "--out", file)[0] == 0
+    episodes = tt.load_dataset("glyphs", progress=False).test.episodes(ways=(2, 4), shots=(3, 6), n=30, seed=1)
+    assert tt.TaskSet.load(file).sizes.tolist() == episodes.batch.mask.sum(dim=1).tolist()
+    assert set(episodes.class_mask.sum(dim=1).tolist()) == {2, 3, 4}
+
+
+def test_the_data_folder_given_is_named_where_the_data_is_missing(
+    run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TASKTHEME_DATA", "/some/where")
+    words = ("embed", model, "mini-imagenet", "--out", tmp_path / "t.parquet")
+    for folder, options in ((tmp_path / "given", ["--data-dir", tmp_path / "given"]), (Path("/some/where"), [])):
+        code, _, err = run(*words, *options)
+        assert code == 2
+        assert err.count("\n") == 1
+        assert f"mini-imagenet is not in {str(folder / 'mini-imagenet')!r}; put the official train.csv" in err
+
+
 @pytest.mark.parametrize("ending", ["csv", "npy"])
 def test_distances_are_written_by_file_ending(run, tasks: Path, tmp_path: Path, ending: str) -> None:
     file = tmp_path / f"kl.{ending}"
@@ -117,6 +168,15 @@ def test_version_and_help(run) -> None:
         ("embed {model} glyphs --out {tmp}/t.parquet --shots 21", "has 20 data points"),
         ("embed {model} glyphs --out {tmp}/t.parquet --ways 27", "ask for 27 ways"),
         ("embed {model} glyphs --out {tmp}/t.parquet -n 0", "at least 1, got 0"),
+        ("embed {model} glyphs --out {tmp}/t.parquet --ways 5-", "neither a whole number nor a range like 5-20"),
+        ("embed {model} glyphs --out {tmp}/t.parquet --ways -3", "ways must be a positive whole number"),
+        ("embed {model} glyphs --out {tmp}/t.parquet --tasks-file {tmp}/absent.csv", "no file"),
+        ("embed {model} glyphs --out {tmp}/t.parquet --tasks-file {model}/model.json", "model.json"),
+        ("embed {model} glyphs --out {tmp}/t.parquet --tasks-file t.csv --ways 3", "either ways"),
+        ("embed {model} glyphs --out {tmp}/t.parquet --tasks-file t.csv --unlabelled", "exclude each other"),
+        ("embed {model} glyphs --out {tmp}/t.parquet --tasks-file t.csv --all-combinations", "exclude each other"),
+        ("embed {model} glyphs --out {tmp}/t.parquet --all-combinations", "draw tasks at random"),
+        ("embed {model} glyphs --out {tmp}/t.parquet --all-combinations --ways 2-3", "got (2, 3)"),
         ("embed {model} glyphs --out {tasks}", "exists already"),
         ("embed {model} glyphs --out {tmp}/no/t.parquet", "folder does not exist"),
         ("distances {tmp}/absent.parquet", "no task file"),

@@ -63,6 +63,18 @@ def test_embedding_gives_a_posterior_that_counts_the_points(model: tt.PTM, data:
 
 
 @pytest.mark.parametrize("norm", ["group", "batch"])
+def test_tasks_that_share_points_are_embedded_like_each_alone(data: tt.Dataset, norm: str) -> None:
+    model = tt.PTM(settings=SMALL.changed({"norm": norm})).fit(data, tasks=20, progress=False)
+    episodes = data.episodes(tasks=data.select_groups(data.group_names[:1]).combinations(2), shots=(2, 4), n=40)
+    rows = episodes.batch.rows[episodes.batch.mask]
+    assert len(rows) > 2 * len(rows.unique())  # so that each is embedded once
+    alone = np.concatenate([model.embed(episodes[i]).concentration for i in range(len(episodes))])
+    np.testing.assert_allclose(model.embed(episodes).concentration, alone, rtol=1e-4)
+    means = np.concatenate([model.mean_embedding(episodes[i]) for i in range(len(episodes))])
+    np.testing.assert_allclose(model.mean_embedding(episodes), means, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("norm", ["group", "batch"])
 def test_a_task_is_embedded_alike_alone_and_among_others_of_any_size(data: tt.Dataset, norm: str) -> None:
     model = tt.PTM(settings=SMALL.changed({"norm": norm})).fit(data, tasks=20, progress=False)
     tasks = [data.x[:1], data.x[3:20], data.x[20:24], data.x[:40]]

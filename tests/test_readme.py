@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import re
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import MappingProxyType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+import torch.utils.data
 from PIL import Image
 
 import tasktheme as tt
@@ -40,24 +46,103 @@ def test_the_ten_lines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert model.trained_on == {"data": "glyphs", "tasks": 20}
 
 
-@pytest.mark.parametrize("line", [line for line in BLOCKS[1].splitlines() if line.startswith("tt.") and "omniglot" not in line])
-def test_each_line_of_own_data_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+NAMED = [line for line in BLOCKS[1].splitlines() if '"omniglot"' in line or '"mini-imagenet"' in line]
+OWN = [line for line in BLOCKS[1].splitlines() if line not in NAMED]
+
+
+class Pictures(torch.utils.data.Dataset):
+    """A map-style torch data set of pictures."""
+
+    def __len__(self) -> int:
+        return 24
+
+    def __getitem__(self, i: int) -> tuple[Image.Image, str]:
+        return Image.new("RGB", (20, 30), (i, 0, 0)), f"class{i // 3}"
+
+
+class HuggingFace:
+    """What is used of a Hugging Face data set, whose package need not be there; the real one is tried where it is."""
+
+    column_names = ("img", "fine", "coarse")
+    features = MappingProxyType({"fine": SimpleNamespace(names=[f"fine{i}" for i in range(8)])})
+
+    def __len__(self) -> int:
+        return 24
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for i in range(24):
+            yield {"img": Image.new("L", (20, 30), i), "fine": i // 3, "coarse": i // 6}
+
+
+def real_hugging_face() -> Any:
+    datasets = pytest.importorskip("datasets", exc_type=ImportError)
+    features = datasets.Features(
+        {
+            "img": datasets.Image(),
+            "fine": datasets.ClassLabel(names=[f"fine{i}" for i in range(8)]),
+            "coarse": datasets.Value("int64"),
+        }
+    )
+    columns = {name: [row[name] for row in HuggingFace()] for name in HuggingFace.column_names}
+    return datasets.Dataset.from_dict(columns, features=features)
+
+
+@pytest.fixture
+def surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The files and the names that the lines speak of."""
     monkeypatch.chdir(tmp_path)
     make_images(tmp_path / "photos", depth=2)
     make_images(tmp_path / "customers", depth=1)
+    shutil.make_archive("photos", "zip", "photos")
     generator = np.random.default_rng(0)
     x, y = generator.normal(size=(60, 5)), np.arange(60) // 5
     np.savez(tmp_path / "features.npz", x=x, y=y)
-    loaded = eval(line.partition("#")[0], {"tt": tt, "x": x, "y": y, "groups": y // 3})
+    (tmp_path / "tasks.csv").write_text("group0/class1,group0/class2\ngroup1/class0,group2/class0,group2/class3\n")
+    names = {"x": x, "y": y, "groups": np.where(y < 4, "lab", "field"), "x1": x[:3], "x2": x[3:5], "x3": x[5:]}
+    return {"tt": tt, "torch_data": Pictures(), "hf_data": HuggingFace(), **names}
+
+
+def run(line: str, names: dict[str, Any]) -> Any:
+    return eval(line.partition("#")[0], names)
+
+
+@pytest.mark.parametrize("line", OWN)
+def test_each_line_of_own_data_runs(surroundings: dict[str, Any], line: str) -> None:
+    loaded = run(line, surroundings)
     if "load_tasks" in line:
         assert loaded.unlabelled
-        assert len(loaded.class_names) == 4
+        assert len(loaded.class_names) == (3 if "[" in line else 4)
     else:
         assert len(loaded.train) > len(loaded.test) > 0
+        assert loaded.test.group_names == ("lab",) or "split=" not in line
+        assert loaded.test.point_shape[-1] == 32 or "size=" not in line
+
+
+def test_the_hugging_face_line_runs_on_the_real_thing(surroundings: dict[str, Any]) -> None:
+    [line] = [line for line in OWN if "hf_data" in line]
+    ours, theirs = run(line, surroundings), run(line, surroundings | {"hf_data": real_hugging_face()})
+    assert ours.test.class_names == theirs.test.class_names
+    np.testing.assert_array_equal(ours.train.x, theirs.train.x)
+
+
+def test_listed_tasks_run(surroundings: dict[str, Any]) -> None:
+    first, *lines = BLOCKS[2].splitlines()
+    exec(first, surroundings)
+    # the file may name classes that are held out: here all groups are there
+    split = surroundings["data"]
+    surroundings["data"] = tt.load_dataset("photos/", split=["group3"]).train
+    assert len(split.class_names) == len(surroundings["data"].class_names) == 12
+    ranged, every, listed = (run(line, surroundings) for line in lines)
+    assert len(ranged) == 50
+    assert len(every) == 220
+    assert listed.class_names() == [["class1", "class2"], ["class0", "class0", "class3"]]
 
 
 @pytest.mark.data
-def test_omniglot_by_name_runs() -> None:
-    line = next(line for line in BLOCKS[1].splitlines() if "omniglot" in line)
-    loaded = eval(line.partition("#")[0], {"tt": tt})
-    assert (len(loaded.train.class_names), len(loaded.test.class_names)) == (964, 659)
+@pytest.mark.parametrize("line", NAMED)
+def test_named_sets_run(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with TemporaryDirectory() as folder:  # up to 700 MB that no run leaves behind
+        monkeypatch.setenv("TASKTHEME_CACHE", folder)
+        loaded = run(line, {"tt": tt})
+        classes = len(loaded.train.class_names), len(loaded.test.class_names)
+    assert classes == ((964, 659) if "omniglot" in line else (64, 20))

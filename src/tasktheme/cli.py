@@ -11,8 +11,9 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from tasktheme import __version__
-from tasktheme.errors import Interrupted, OutputError, TaskThemeError, TrainingError
+from tasktheme.errors import Interrupted, OutputError, SettingsError, TaskThemeError, TrainingError
 from tasktheme.options import (
+    AllCombinations,
     AllowDamaged,
     Data,
     DataDir,
@@ -30,6 +31,7 @@ from tasktheme.options import (
     Shots,
     Size,
     Source,
+    TasksFile,
     Unlabelled,
     Ways,
     parse_settings,
@@ -102,7 +104,9 @@ def fit(
     seed: Annotated[int | None, typer.Option(help="Seed of everything random.", min=0, show_default="0")] = None,
     device: Device = DeviceName.auto,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted training of the same name.")] = False,
-    compiled: Annotated[bool, typer.Option("--compile", help="Compile the step first: for long trainings on a GPU.")] = False,
+    compiled: Annotated[
+        bool | None, typer.Option("--compile/--no-compile", help="Compile the step first (default: in long trainings on a GPU).")
+    ] = None,
     unlabelled: Unlabelled = False,
     data_dir: DataDir = None,
     size: Size = 64,
@@ -147,9 +151,11 @@ def embed(
     data: Data,
     out: Annotated[Path, typer.Option(help="Parquet file for the tasks.", show_default=False)],
     part: PartOf = Part.test,
-    ways: Ways = 5,
+    ways: Ways = None,
     shots: Shots = 20,
-    number: Number = 100,
+    number: Number = None,
+    tasks_file: TasksFile = None,
+    all_combinations: AllCombinations = False,
     seed: Seed = 1,
     unlabelled: Unlabelled = False,
     data_dir: DataDir = None,
@@ -163,15 +169,18 @@ def embed(
     """Draw tasks from a data set and write what they become: a Dirichlet distribution over themes each.
 
     Examples: `tasktheme embed glyphs-model glyphs --out tasks.parquet -n 100`,
-    `tasktheme embed my-model my_folder/ --unlabelled --out tasks.parquet`
+    `tasktheme embed my-model my_folder/ --unlabelled --out tasks.parquet`,
+    `tasktheme embed my-model mini-imagenet --all-combinations --ways 5 --shots 16 --out tasks.parquet`
     """
     from tasktheme.ptm import PTM
     from tasktheme.report.tables import task_table
 
+    if unlabelled + all_combinations + (tasks_file is not None) > 1:
+        raise SettingsError("--unlabelled, --tasks-file and --all-combinations exclude each other: give one")
     _refuse_existing(out, overwrite=overwrite)
     loaded = PTM.load(model, device=device.value)
     source = Source(data, data_dir, size, held_out, allow_damaged, quiet)
-    wanted = source.tasks() if unlabelled else source.part(part).episodes(ways=ways, shots=shots, n=number, seed=seed)
+    wanted = source.tasks() if unlabelled else source.episodes(part, ways, shots, number, seed, tasks_file, all_combinations)
     tasks = loaded.embed(wanted, progress=not quiet)
     tasks.save(out, overwrite=overwrite)
     if not quiet:
@@ -237,9 +246,12 @@ def evaluate(
     model: Model,
     data: Data,
     part: PartOf = Part.test,
-    ways: Ways = 5,
+    ways: Ways = None,
     shots: Shots = 20,
-    number: Number = 200,
+    number: Annotated[
+        int | None, typer.Option("-n", "--number", help="How many tasks to draw.", show_default="200, or all listed")
+    ] = None,
+    tasks_file: TasksFile = None,
     seed: Seed = 1,
     data_dir: DataDir = None,
     size: Size = 64,
@@ -263,7 +275,7 @@ def evaluate(
         _refuse_existing(out, overwrite=overwrite)
     loaded = PTM.load(model, device=device.value)
     dataset = Source(data, data_dir, size, held_out, allow_damaged, quiet).part(part)
-    result = run_evaluation(loaded, dataset, ways=ways, shots=shots, n=number, seed=seed, progress=not quiet)
+    result = run_evaluation(loaded, dataset, ways=ways, shots=shots, n=number, seed=seed, tasks=tasks_file, progress=not quiet)
     if out is not None:
         write_file(out, (json.dumps(result.as_dict(), indent=1) + "\n").encode())
     if not quiet:

@@ -10,9 +10,13 @@ import numpy.typing as npt
 import torch
 
 from tasktheme.data.dataset import Dataset
+from tasktheme.data.episodes import Range
+from tasktheme.data.task_lists import TaskList
 from tasktheme.errors import DataError
 from tasktheme.ptm import PTM
 from tasktheme.tasks.taskset import Floats, TaskSet
+
+_TASKS = 200  # drawn where nobody says how many
 
 
 @dataclass(frozen=True)
@@ -46,12 +50,24 @@ class Evaluation:
 
 
 def evaluate(
-    model: PTM, data: Dataset, *, ways: int = 5, shots: int = 20, n: int = 200, seed: int = 1, progress: bool = False
+    model: PTM,
+    data: Dataset,
+    *,
+    ways: Range | None = None,
+    shots: Range = 20,
+    n: int | None = None,
+    seed: int = 1,
+    tasks: TaskList | None = None,
+    progress: bool = False,
 ) -> Evaluation:
-    """Draw ``n`` tasks from ``data``, embed them, and measure how well KL finds tasks of the same group."""
-    episodes = data.episodes(ways=ways, shots=shots, n=n, seed=seed)
-    tasks = model.embed(episodes, progress=progress)
-    return measure(tasks, model.mean_embedding(episodes))
+    """Draw ``n`` tasks (200, or all that ``tasks`` lists) from ``data``, embed them, and measure how well KL finds tasks of
+    the same group; the arguments are those of :meth:`Dataset.episodes`.
+    """
+    if n is None and tasks is None:
+        n = _TASKS
+    episodes = data.episodes(ways, shots, n, seed=seed, tasks=tasks)
+    embedded = model.embed(episodes, progress=progress)
+    return measure(embedded, model.mean_embedding(episodes))
 
 
 def measure(tasks: TaskSet, means: npt.NDArray[np.floating[Any]]) -> Evaluation:

@@ -14,6 +14,7 @@ from tasktheme.errors import DataError, SettingsError
 
 if TYPE_CHECKING:
     from tasktheme.data.dataset import Dataset, DataSplit
+    from tasktheme.data.episodes import Episodes, Range
     from tasktheme.settings import Settings
 
 
@@ -40,6 +41,15 @@ class PresetName(StrEnum):
     paper = "paper"
 
 
+def parse_range(text: str) -> int | tuple[int, int]:
+    """A whole number, or a range of two: 5 or 5-20."""
+    fewest, dash, most = str(text).partition("-")
+    try:
+        return (int(fewest), int(most)) if dash and fewest else int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is neither a whole number nor a range like 5-20") from None
+
+
 Data = Annotated[
     str,
     typer.Argument(
@@ -63,9 +73,20 @@ Device = Annotated[DeviceName, typer.Option(help="Where to compute; auto takes a
 Seed = Annotated[int, typer.Option(help="Seed of everything random.", min=0)]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars, no tables.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")]
-Ways = Annotated[int, typer.Option(help="Classes in a task.")]
-Shots = Annotated[int, typer.Option(help="Data points of each class in a task.")]
-Number = Annotated[int, typer.Option("-n", "--number", help="How many tasks to draw.")]
+Ways = Annotated[
+    Any, typer.Option(parser=parse_range, metavar="N|N-M", help="Classes in a task, or a range like 5-20.", show_default="5")
+]
+Shots = Annotated[
+    Any, typer.Option(parser=parse_range, metavar="N|N-M", help="Data points of each class in a task, or a range like 1-10.")
+]
+Number = Annotated[
+    int | None, typer.Option("-n", "--number", help="How many tasks to draw.", show_default="100, or all that are listed")
+]
+TasksFile = Annotated[
+    Path | None,
+    typer.Option(help="A CSV file: each line the classes of a task, by name or group/name. Replaces random tasks."),
+]
+AllCombinations = Annotated[bool, typer.Option("--all-combinations", help="Every task of so many ways. Replaces random tasks.")]
 PartOf = Annotated[Part, typer.Option(help="Which part of the data set.")]
 
 
@@ -100,6 +121,23 @@ class Source:
         if wanted is None:
             raise DataError(f"{split.name!r} has no part 'val'; it has train and test")
         return wanted
+
+    def episodes(
+        self,
+        part: Part,
+        ways: Range | None,
+        shots: Range,
+        number: int | None,
+        seed: int,
+        tasks_file: Path | None,
+        all_combinations: bool,
+    ) -> Episodes:
+        """Tasks from a part of a labelled data set: random ones, those of a file, or all there are."""
+        dataset = self.part(part)
+        if all_combinations:
+            every = dataset.combinations() if ways is None else dataset.combinations(ways)  # type: ignore[arg-type]  # checked there
+            return dataset.episodes(shots=shots, n=number, seed=seed, tasks=every)
+        return dataset.episodes(ways, shots, number, seed=seed, tasks=tasks_file)
 
     def tasks(self) -> Dataset:
         """Unlabelled tasks."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +25,13 @@ from tasktheme.settings import Settings
 from tasktheme.storage import fingerprint, load_model, save_model
 from tasktheme.tasks.taskset import TaskSet
 from tasktheme.training.checkpoint import resume_training, save_training
-from tasktheme.training.embedding import EmbeddedTasks, embed_batch
+from tasktheme.training.embedding import EmbeddedTasks, SharedPoints, embed_batch
 from tasktheme.training.loop import Trainer
 
 _POINTS_IN_BATCH = {"cpu": 10_000, "cuda": 100_000}  # data points, padding included, that are embedded together
+_TASKS_WORTH_COMPILING = 400_000  # an H200 trains as many in the two minutes that compiled code takes, its making included
 _NUMBERS_AT_ONCE = 1 << 26  # of the K x D numbers behind each data point's likelihoods
+_SHARED = 2  # tasks that an average data point is in, for which it pays to embed each point once
 
 TaskData = Episodes | Dataset | Sequence[npt.ArrayLike]
 
@@ -78,7 +80,7 @@ class PTM:
         progress: bool = True,
         checkpoint: str | Path | None = None,
         resume: bool = False,
-        compiled: bool = False,
+        compiled: bool | None = None,
     ) -> PTM:
         """Train on ``tasks`` tasks drawn from ``data``: a data set, or a list of arrays, each an unlabelled task.
 
@@ -88,7 +90,8 @@ class PTM:
             progress: show a progress bar on standard error.
             checkpoint: a file that keeps the state of the training, written now and then and on interrupt.
             resume: go on from ``checkpoint`` where it exists; on a CPU the result is the same to the bit.
-            compiled: let torch compile the step first, which takes a minute and pays in long trainings on a GPU.
+            compiled: let torch compile the step first, which takes a minute; by default in long trainings on a GPU, where
+                it pays.
         """
         dataset = _as_dataset(data)
         if not isinstance(tasks, int | np.integer) or tasks < 1:
@@ -110,6 +113,8 @@ class PTM:
             )
         networks.standardise_by(dataset.tensor)
         steps = -(-int(tasks) // settings.batch_tasks)
+        if compiled is None:
+            compiled = self.device.type == "cuda" and tasks >= _TASKS_WORTH_COMPILING
         trainer = Trainer(settings, networks, dataset, steps, self.device, compiled)
         if resume and file is not None and file.exists():
             resume_training(trainer, file)
@@ -221,9 +226,16 @@ class PTM:
         dataset = tasks.dataset if isinstance(tasks, Episodes) else tasks
         self._check_points(dataset, networks)
         data = dataset.tensor.to(self.device)
+        embed: Callable[[EpisodeBatch], EmbeddedTasks] = partial(embed_batch, networks.encoder, data)
+        if isinstance(tasks, Episodes) and networks.encoder.independent:
+            rows = tasks.batch.rows[tasks.batch.mask]
+            distinct = rows.unique().to(self.device)
+            if _SHARED * len(distinct) <= len(rows):
+                with progress_bar("embedding data points", len(distinct), show=progress) as advance:
+                    embed = SharedPoints(networks.encoder, data, distinct, advance).batch
         with progress_bar("embedding", _count(tasks), show=progress) as advance:
             for which, batch in _task_batches(tasks, self.device):
-                yield which, embed_batch(networks.encoder, data, batch.to(self.device))
+                yield which, embed(batch.to(self.device))
                 advance(len(which), "")
 
     def _encode_task(self, x: npt.ArrayLike) -> EmbeddedTasks:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import struct
+import threading
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -50,6 +54,29 @@ def zipped(tmp_path: Path) -> Callable[[Path], Path]:
         return path
 
     return pack
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Path], str]]:
+    """Serves a folder on this machine, and says at which address."""
+    pytest.importorskip("pooch")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with ExitStack() as stack:
+
+        def serve(folder: Path) -> str:
+            server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder)))
+            thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+            thread.start()
+            for end in (server.server_close, thread.join, server.shutdown):  # called in reverse
+                stack.callback(end)
+            return f"http://127.0.0.1:{server.server_port}"
+
+        yield serve
 
 
 @pytest.fixture

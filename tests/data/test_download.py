@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-import threading
-from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,25 +15,12 @@ from tasktheme.errors import MissingDataError
 CONTENT = bytes(range(256)) * 1000
 
 
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @pytest.fixture
-def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def url(tmp_path: Path, served: Callable[[Path], str]) -> str:
     """Where ``set.zip`` can be had."""
-    pytest.importorskip("pooch")
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
     (tmp_path / "served").mkdir()
     (tmp_path / "served" / "set.zip").write_bytes(CONTENT)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(tmp_path / "served")))
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/set.zip"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    return f"{served(tmp_path / 'served')}/set.zip"
 
 
 @pytest.mark.parametrize("progress", [True, False])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -173,10 +175,12 @@ def test_too_few_classes_name_the_group() -> None:
         ((3, 2), 1, 1, "ways must"),
         ((0, 2), 1, 1, "ways must"),
         (2, 0, 1, "shots must"),
+        (2, (3, 2), 1, "shots must"),
+        (2, (0, 2), 1, "shots must"),
         (2, 1, 0, "n, the"),
     ],
 )
-def test_senseless_numbers_are_refused(ways: int | tuple[int, int], shots: int, n: int, message: str) -> None:
+def test_senseless_numbers_are_refused(ways: Any, shots: Any, n: int, message: str) -> None:
     with pytest.raises(DataError, match=message):
         make().episodes(ways=ways, shots=shots, n=n)
 
@@ -211,6 +215,131 @@ def test_class_names_and_groups() -> None:
         assert group == (of_classes.pop() if len(of_classes) == 1 else "mixed")
 
 
+@given(
+    fewest=st.integers(1, 6),
+    more=st.integers(0, 6),
+    v=st.integers(1, 6),
+    ways=st.sampled_from([3, (1, 4)]),
+    seed=st.integers(0, 99),
+)
+def test_ranged_halves_are_masked_and_apart(fewest: int, more: int, v: int, ways: int | tuple[int, int], seed: int) -> None:
+    data = make(points=18)
+    sampler = EpisodeSampler(data, ways=ways, shots=fewest + more + v, seed=seed)
+    tasks = torch.arange(12)
+    classes, class_mask = sampler.classes(tasks)
+    first, second = sampler.draw(tasks, (fewest, fewest + more), v)
+    most_ways = class_mask.shape[1]
+    t_mask, v_mask = first.mask.view(12, most_ways, -1), second.mask.view(12, most_ways, -1)
+    assert torch.equal(v_mask, class_mask[:, :, None].expand(-1, -1, v))
+    assert t_mask.shape[2] == fewest + more
+    shots = t_mask[:, 0].sum(dim=1)  # every class of a task has as many
+    assert ((shots >= fewest) & (shots <= fewest + more)).all()
+    assert torch.equal(t_mask, class_mask[:, :, None] & (torch.arange(fewest + more) < shots[:, None, None]))
+    for t in range(12):
+        kept = [part.rows[t][part.mask[t]].tolist() for part in (first, second)]
+        assert len(set(kept[0] + kept[1])) == len(kept[0] + kept[1])
+        for part in (first, second):
+            assert (part.rows[t][~part.mask[t]] == 0).all()
+            check_task(data, part, classes, t)
+
+
+def test_ranged_shots_are_uniform_and_apart_from_ranged_ways() -> None:
+    data = make((6, 9, 6), points=9)
+    episodes = data.episodes(ways=(2, 5), shots=(3, 7), n=8000, seed=4)
+    ways = episodes.class_mask.sum(dim=1)
+    shots = episodes.batch.mask.sum(dim=1) // ways
+    assert torch.equal(shots * ways, episodes.batch.mask.sum(dim=1))
+    table = np.zeros((4, 5))
+    np.add.at(table, ((ways - 2).numpy(), (shots - 3).numpy()), 1)
+    assert stats.chisquare(table.flatten()).pvalue > UNLIKELY  # so they are independent, too
+    rows = np.bincount(episodes.batch.rows[episodes.batch.mask].numpy(), minlength=21 * 9).reshape(21, 9)
+    for of_class in rows:
+        assert stats.chisquare(of_class).pvalue > UNLIKELY
+    first, second = EpisodeSampler(data, ways=2, shots=9, seed=4).draw(torch.arange(8000), (1, 3), (2, 4))
+    sizes = [part.mask.sum(dim=1).numpy() // 2 for part in (first, second)]
+    assert stats.chisquare(np.bincount((sizes[0] - 1) * 3 + sizes[1] - 2, minlength=9)).pvalue > UNLIKELY
+
+
+def test_fewer_points_are_shared_in_proportion_under_ranged_shots() -> None:
+    sizes = [1, 4, 30]
+    data = Dataset.from_tasks([np.full((n, 1), n, dtype=np.float32) for n in sizes])
+    sampler = EpisodeSampler(data, ways=1, shots=20, seed=0, allow_fewer=True)
+    tasks = torch.arange(300)
+    classes, _ = sampler.classes(tasks)
+    first, second = sampler.draw(tasks, (2, 10), 10)
+    asked = np.zeros(300, dtype=int)
+    for t in range(300):
+        kept = [part.rows[t][part.mask[t]].tolist() for part in (first, second)]
+        size = sizes[int(classes[t, 0])]
+        assert len(set(kept[0] + kept[1])) == len(kept[0]) + len(kept[1])
+        asked[t] = len(kept[0]) + len(kept[1])
+        assert asked[t] == size if size < 12 else 12 <= asked[t] <= 20
+        if size == 30:
+            assert len(kept[1]) == 10
+    assert set(asked[asked > 4]) == set(range(12, 21))
+
+
+@given(
+    tasks=st.lists(st.lists(st.integers(0, 18), min_size=1, max_size=6, unique=True), min_size=1, max_size=5),
+    numbers=st.lists(st.integers(0, 10**6), min_size=1, max_size=9),
+)
+def test_a_list_of_tasks_is_followed(tasks: list[list[int]], numbers: list[int]) -> None:
+    data = make()
+    sampler = EpisodeSampler(data, tasks=tasks, shots=12, seed=1)
+    task = torch.tensor(numbers)
+    classes, class_mask = sampler.classes(task)
+    first, second = sampler.draw(task, 5, 7)
+    assert class_mask.shape == (len(numbers), max(map(len, tasks)))
+    for i, number in enumerate(numbers):
+        wanted = tasks[number % len(tasks)]
+        assert classes[i][class_mask[i]].tolist() == wanted
+        assert first.mask[i].sum() == 5 * len(wanted)
+        assert second.mask[i].sum() == 7 * len(wanted)
+        rows = [part.rows[i][part.mask[i]].tolist() for part in (first, second)]
+        assert len(set(rows[0] + rows[1])) == 12 * len(wanted)
+        for part in (first, second):
+            check_task(data, part, classes, i)
+
+
+def test_a_listed_task_draws_its_points_uniformly_and_anew() -> None:
+    data = make(points=7)
+    episodes = data.episodes(tasks=[["3", "17"], ["0"]], shots=3, n=6000, seed=8)
+    assert len(episodes) == 6000
+    assert episodes.class_names()[:3] == [["3", "17"], ["0"], ["3", "17"]]
+    rows = np.bincount(episodes.batch.rows[episodes.batch.mask].numpy(), minlength=19 * 7).reshape(19, 7)
+    assert np.flatnonzero(rows.sum(axis=1)).tolist() == [0, 3, 17]
+    for of_class in rows[[0, 3, 17]]:
+        assert of_class.sum() == 9000
+        assert stats.chisquare(of_class).pvalue > UNLIKELY
+    again, other = (data.episodes(tasks=[["3", "17"], ["0"]], shots=3, n=6000, seed=seed) for seed in (8, 9))
+    assert torch.equal(again.batch.rows, episodes.batch.rows)
+    assert not torch.equal(other.batch.rows, episodes.batch.rows)
+
+
+def test_all_combinations_are_drawn_by_default() -> None:
+    data = make((3, 4))
+    episodes = data.episodes(tasks=data.combinations(3), shots=(1, 2))
+    assert len(episodes) == 35
+    assert torch.equal(episodes.classes, torch.combinations(torch.arange(7), 3))
+    assert len(data.episodes(tasks=data.combinations(3), shots=1, n=4)) == 4
+    assert episodes.groups()[0] == "g0"
+    assert episodes.groups()[1] == "mixed"
+
+
+def test_a_list_needs_points_of_its_own_classes_only() -> None:
+    data = Dataset.from_arrays(np.zeros((12, 1)), ["a"] * 5 + ["b"] * 5 + ["few"] * 2, name="mine")
+    assert len(data.episodes(tasks=[["a", "b"]], shots=5)) == 1
+    with pytest.raises(DataError, match="class 'few' of 'mine' has 2 data points, but tasks ask for 5"):
+        data.episodes(tasks=[["a", "b"], ["a", "few"]], shots=(1, 5))
+
+
+def test_ways_and_a_list_exclude_each_other() -> None:
+    with pytest.raises(DataError, match=r"either ways, .*or a list of tasks"):
+        make().episodes(ways=3, tasks=[["1", "2"]], shots=1)
+    with pytest.raises(DataError, match=r"either ways, .*or a list of tasks"):
+        EpisodeSampler(make(), shots=1, seed=0)
+
+
 @pytest.mark.gpu
 def test_a_gpu_draws_the_same_tasks() -> None:
     data = make()
@@ -219,3 +348,24 @@ def test_a_gpu_draws_the_same_tasks() -> None:
     [there] = EpisodeSampler(data, ways=(2, 4), shots=5, seed=9, device="cuda").draw(tasks.cuda())
     assert torch.equal(here.rows, there.rows.cpu())
     assert torch.equal(here.mask, there.mask.cpu())
+    listed = [[0, 5, 7], [1], [18, 2]]
+    here = EpisodeSampler(data, tasks=listed, shots=9, seed=9).draw(tasks, (1, 4), 5)
+    there = EpisodeSampler(data, tasks=listed, shots=9, seed=9, device="cuda").draw(tasks.cuda(), (1, 4), 5)
+    for cpu, gpu in zip(here, there, strict=True):
+        assert torch.equal(cpu.rows, gpu.rows.cpu())
+        assert torch.equal(cpu.mask, gpu.mask.cpu())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("tasks", [None, [[0, 5, 7], [1], [18, 2]]])
+def test_a_gpu_draws_without_waiting(tasks: list[list[int]] | None) -> None:
+    """So that a CUDA graph can capture it, with lists and ranges too."""
+    sampler = EpisodeSampler(make(), ways=None if tasks else (2, 4), tasks=tasks, shots=9, seed=9, device="cuda")
+    task = torch.arange(100, device="cuda")
+    expected = sampler.draw(task, (1, 4), 5)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        drawn = sampler.draw(task, (1, 4), 5)
+    graph.replay()
+    for one, other in zip(drawn, expected, strict=True):
+        assert torch.equal(one.rows, other.rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -93,6 +94,49 @@ def test_what_is_missing_is_downloaded_with_its_checksum(
     monkeypatch.setattr(omniglot, "download_file", online)
     _check(load_dataset("omniglot", data_dir=small, progress=False))
     assert asked == [("images_evaluation.zip", "md5:6b91aef0f799c5bb55b94e3f2daec811")]
+
+
+def test_it_is_downloaded_once_with_a_bar_and_a_checksum(
+    small: Path,
+    tmp_path: Path,
+    zipped: Callable[[Path], Path],
+    served: Callable[[Path], str],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    online, here = tmp_path / "online", tmp_path / "here"
+    online.mkdir()
+    checksums = {}
+    for part in ("images_background", "images_evaluation"):
+        content = zipped(small / part).rename(online / f"{part}.zip").read_bytes()
+        checksums[part] = f"md5:{hashlib.md5(content).hexdigest()}"
+    monkeypatch.setattr(omniglot, "_URL", served(online))
+    monkeypatch.setattr(omniglot, "_CHECKSUMS", checksums | {"images_evaluation": "md5:00"})
+    with pytest.raises(MissingDataError, match=r"no images_evaluation\.zip in .*: the checksum is wrong\)$"):
+        load_dataset("omniglot", data_dir=here, progress=False)
+    assert [file.name for file in (here / "omniglot").iterdir()] == ["images_background.zip"]  # what was sound is kept
+
+    monkeypatch.setattr(omniglot, "_CHECKSUMS", checksums)
+    capfd.readouterr()
+    _check(load_dataset("omniglot", data_dir=here))
+    said = capfd.readouterr()
+    assert said.out == ""
+    assert "downloading images_evaluation.zip" in said.err
+    assert "downloading images_background.zip" not in said.err
+
+    monkeypatch.setattr(omniglot, "_URL", "http://127.0.0.1:9")  # nobody answers: nothing is asked for again
+    _check(load_dataset("omniglot", data_dir=here, progress=False))
+    with pytest.raises(MissingDataError, match=r"no images_background\.zip in .*ConnectionError"):
+        load_dataset("omniglot", data_dir=tmp_path / "offline", progress=False)
+
+
+def test_the_folder_given_wins_over_the_environment(small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(omniglot, "_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("TASKTHEME_DATA", str(tmp_path / "nowhere"))
+    _check(load_dataset("omniglot", data_dir=small, progress=False))
+    monkeypatch.setenv("TASKTHEME_DATA", str(small))
+    with pytest.raises(MissingDataError, match="no images_background"):
+        load_dataset("omniglot", data_dir=tmp_path / "nowhere", progress=False)
 
 
 def test_incomplete_sets_are_told(small: Path) -> None:

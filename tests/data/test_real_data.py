@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+import torch
+from scipy import stats
 
+from tasktheme.data.dataset import DataSplit
 from tasktheme.data.loading import load_dataset
 
 pytestmark = pytest.mark.data
@@ -32,14 +36,15 @@ def test_omniglot() -> None:
     assert "Tengwar" in split.test.group_names
 
 
-def test_mini_imagenet(monkeypatch: pytest.MonkeyPatch) -> None:
-    with TemporaryDirectory() as folder:  # 700 MB that no run leaves behind
-        monkeypatch.setenv("TASKTHEME_CACHE", folder)
-        _check_mini_imagenet()
+@pytest.fixture(scope="module")
+def mini_imagenet() -> Iterator[DataSplit]:
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:  # 700 MB that no run leaves behind
+        patch.setenv("TASKTHEME_CACHE", folder)
+        yield load_dataset("mini-imagenet", progress=False)
 
 
-def _check_mini_imagenet() -> None:
-    split = load_dataset("mini-imagenet", progress=False)
+def test_mini_imagenet(mini_imagenet: DataSplit) -> None:
+    split = mini_imagenet
     assert split.val is not None
     for part, classes in ((split.train, 64), (split.val, 16), (split.test, 20)):
         assert len(part.class_names) == classes
@@ -54,3 +59,18 @@ def _check_mini_imagenet() -> None:
     assert "n01930112" in split.test.class_names
     parts = [set(part.class_names) for part in (split.train, split.val, split.test)]
     assert len(set.union(*parts)) == 100
+
+
+def test_all_15504_tasks_of_mini_imagenet(mini_imagenet: DataSplit) -> None:
+    data = mini_imagenet.test
+    episodes = data.episodes(tasks=data.combinations(5), shots=16, seed=1)
+    assert len(episodes) == 15_504
+    assert len(episodes.classes.unique(dim=0)) == 15_504
+    assert (torch.bincount(episodes.classes.flatten(), minlength=20) == 3_876).all()
+    assert episodes.batch.mask.all()
+    rows = episodes.batch.rows
+    assert (rows.sort(dim=1).values.diff(dim=1) > 0).all()  # no image twice in a task
+    assert torch.equal(rows // 600, episodes.classes.gather(1, episodes.batch.labels))
+    drawn = torch.bincount(rows.flatten(), minlength=12_000).view(20, 600).numpy()
+    # 16 of 600 without repetition spread more evenly than independent draws: the test is on the safe side
+    assert min(stats.chisquare(of_class).pvalue for of_class in drawn) > 1e-4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from tasktheme.bench.memory import measure as measure_memory
 from tasktheme.bench.reference import PlainTrainer
 from tasktheme.data.dataset import Dataset
 from tasktheme.device import find_device
@@ -20,18 +22,19 @@ from tasktheme.progress import progress_bar
 from tasktheme.ptm import PTM
 from tasktheme.settings import Settings
 from tasktheme.storage import versions
+from tasktheme.training.compiler import silent_compiler
 from tasktheme.training.loop import Trainer
 
 OMNIGLOT = Settings(themes=8, latent_dim=64, warm_up=0.0, e_step_iterations=5, polish_sweeps=0)
+_PLAIN, _OURS = "training, Omniglot network, plain reference", "training, Omniglot network"
 MINI_IMAGENET = OMNIGLOT.changed({"filters": [32, 64, 128, 256], "latent_dim": 128, "t_shots": 16, "v_shots": 16})
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """``rate`` is the median over runs in ``unit`` per second; ``spread`` the slowest and the fastest run."""
+    """``rate`` is the median over runs in tasks per second; ``spread`` the slowest and the fastest run."""
 
     name: str
-    unit: str
     rate: float
     spread: tuple[float, float]
     runs: int
@@ -47,27 +50,27 @@ def measure_speed(*, device: str = "auto", seconds: float = 5.0, progress: bool 
     """Run every measurement for about ``seconds`` each; a dictionary ready for JSON, with machine and versions."""
     where = find_device(device)
     grey, colour = random_images(1), random_images(3)
-    ours, plain = _training(OMNIGLOT, grey, where), _plain_training(OMNIGLOT, grey, where)
-    work: list[tuple[str, str, int, Callable[[], None]]] = [
-        ("training, Omniglot network, plain reference", "tasks", 20, plain),
-        ("training, Omniglot network", "tasks", 20, ours),
-        ("training, mini-ImageNet network", "tasks", 20, _training(MINI_IMAGENET, colour, where)),
-        ("embedding, 5 x 20 images", "tasks", 200, _embedding(grey, where)),
+    work: list[tuple[str, int, Callable[[], Callable[[], None]]]] = [
+        (_PLAIN, 20, lambda: _plain_training(OMNIGLOT, grey, where)),
+        (_OURS, 20, lambda: _training(OMNIGLOT, grey, where)),
+        ("training, mini-ImageNet network", 20, lambda: _training(MINI_IMAGENET, colour, where)),
+        ("embedding, 5 x 20 images, no two alike", 200, lambda: _embedding(where)),
     ]
     if where.type == "cuda":
         work += [
-            ("training, Omniglot network, compiled", "tasks", 20, _training(OMNIGLOT, grey, where, compiled=True)),
-            ("training, mini-ImageNet network, compiled", "tasks", 20, _training(MINI_IMAGENET, colour, where, compiled=True)),
+            (f"{_OURS}, compiled", 20, lambda: _training(OMNIGLOT, grey, where, compiled=True)),
+            ("training, mini-ImageNet network, compiled", 20, lambda: _training(MINI_IMAGENET, colour, where, compiled=True)),
         ]
     rows = []
-    with progress_bar("measuring", len(work), show=progress) as advance:
-        for name, unit, count, step in work:
-            rows.append(_measure(name, unit, count, step, seconds, where))
+    with progress_bar("measuring", len(work), show=progress) as advance, silent_compiler():
+        for name, count, prepare in work:
+            rows.append(_measure(name, count, prepare(), seconds, where))
             advance(1, name)
     rates = {row.name: row.rate for row in rows}
     return {
         "measurements": [asdict(row) for row in rows],
-        "speed_up": rates[work[1][0]] / rates[work[0][0]],
+        "speed_up": rates.get(f"{_OURS}, compiled", rates[_OURS]) / rates[_PLAIN],
+        "memory": measure_memory(60_000, 1, "group") if where.type == "cpu" and sys.platform == "linux" else None,
         "machine": {
             "device": torch.cuda.get_device_name(where) if where.type == "cuda" else f"CPU {platform.machine()}",
             "threads": torch.get_num_threads(),
@@ -76,7 +79,7 @@ def measure_speed(*, device: str = "auto", seconds: float = 5.0, progress: bool 
     }
 
 
-def _measure(name: str, unit: str, count: int, step: Callable[[], None], seconds: float, device: torch.device) -> Measurement:
+def _measure(name: str, count: int, step: Callable[[], None], seconds: float, device: torch.device) -> Measurement:
     for _ in range(5 if device.type == "cuda" else 1):  # a GPU records its graph in the fourth call
         step()
     _wait(device)
@@ -91,7 +94,7 @@ def _measure(name: str, unit: str, count: int, step: Callable[[], None], seconds
         taken = time.perf_counter() - started
         rates.append(count * calls / taken)
         calls = max(1, round(calls * 0.2 * seconds / max(taken, 1e-6)))  # about five long runs
-    return Measurement(name, unit, statistics.median(rates), (min(rates), max(rates)), len(rates))
+    return Measurement(name, statistics.median(rates), (min(rates), max(rates)), len(rates))
 
 
 def _wait(device: torch.device) -> None:
@@ -118,10 +121,10 @@ def _plain_training(settings: Settings, data: Dataset, device: torch.device) -> 
     return step
 
 
-def _embedding(data: Dataset, device: torch.device) -> Callable[[], None]:
-    small = OMNIGLOT.changed({"batch_tasks": 5})
+def _embedding(device: torch.device) -> Callable[[], None]:
+    small, data = OMNIGLOT.changed({"batch_tasks": 5}), random_images(1, classes=1000, shots=20)
     model = PTM(settings=small, device=str(device)).fit(data, tasks=20, progress=False)
-    episodes = data.episodes(ways=5, shots=20, n=200, seed=1)
+    episodes = data.episodes(tasks=np.arange(1000).reshape(200, 5), shots=20)
     return lambda: _discard(model.embed(episodes))
 
 

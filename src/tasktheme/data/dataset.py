@@ -13,8 +13,11 @@ import numpy.typing as npt
 import torch
 
 from tasktheme.data.checks import as_array, check_data
-from tasktheme.data.episodes import Episodes
+from tasktheme.data.episodes import Episodes, Range
+from tasktheme.data.task_lists import TaskList, all_combinations
 from tasktheme.errors import DataError
+
+_WAYS = 5  # classes in a task, where nobody says how many
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +56,7 @@ class Dataset:
                 )
         return cls(
             name=name,
-            x=np.concatenate(arrays),
+            x=arrays[0] if len(arrays) == 1 else np.concatenate(arrays),  # a single large task is not copied
             counts=np.array([len(array) for array in arrays], dtype=np.int64),
             class_names=tuple(str(i) for i in range(len(tasks))) if names is None else tuple(names),
             class_group=np.zeros(len(tasks), dtype=np.int64),
@@ -156,25 +159,34 @@ class Dataset:
             unlabelled=self.unlabelled,
         )
 
+    def combinations(self, ways: int = 5) -> npt.NDArray[np.int64]:
+        """All tasks of ``ways`` classes, whatever their groups: (T, ways) class numbers, for ``episodes(tasks=...)``."""
+        return all_combinations(self, ways)
+
     def episodes(
         self,
-        ways: int | tuple[int, int] = 5,
-        shots: int = 20,
-        n: int = 100,
+        ways: Range | None = None,
+        shots: Range = 20,
+        n: int | None = None,
         *,
         seed: int = 0,
         within_group: bool = True,
+        tasks: TaskList | None = None,
     ) -> Episodes:
-        """``n`` random tasks: each draws ``ways`` classes (of one group) and ``shots`` points of each.
+        """Random tasks: each draws ``ways`` classes (of one group), or takes those listed, and ``shots`` points of each.
 
         Args:
-            ways: classes in a task, a number or an inclusive range (fewest, most).
-            shots: data points drawn from each class.
-            n: how many tasks.
+            ways: classes in a task, a number or an inclusive range (fewest, most); 5 unless tasks are listed.
+            shots: data points drawn from each class, a number or a range from which each task draws its own.
+            n: how many tasks; by default 100, or as many as are listed. Beyond that a list starts again, with other points.
             seed: the same seed gives the same tasks, on any device.
             within_group: all classes of a task come from one group; False mixes groups.
+            tasks: the classes of each task, instead of ``ways``: rows of class names ("group/class" where a name is not
+                enough) or numbers, such as :meth:`combinations` gives, or a CSV file with a line for each task.
         """
-        return Episodes.sample(self, ways=ways, shots=shots, n=n, seed=seed, within_group=within_group)
+        if ways is None and tasks is None:
+            ways = _WAYS
+        return Episodes.sample(self, ways=ways, shots=shots, tasks=tasks, n=n, seed=seed, within_group=within_group)
 
 
 def _distinct(values: npt.NDArray[Any], *, what: str) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:

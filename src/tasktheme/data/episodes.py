@@ -13,13 +13,17 @@ from jaxtyping import Bool, Int64
 from torch import Tensor
 
 from tasktheme.data.random import random_below, random_order
+from tasktheme.data.task_lists import TaskList, task_table
 from tasktheme.errors import DataError
 
 if TYPE_CHECKING:
     from tasktheme.data.dataset import Dataset
 
+_RANDOM_TASKS = 100  # drawn where nobody says how many
 _KEYS_AT_ONCE = 1 << 22  # random keys held together when many tasks are drawn
-_GROUP, _WAYS, _CLASSES, _POINTS = range(4)  # streams of random numbers, one for each choice
+_GROUP, _WAYS, _CLASSES, _POINTS, _SHOTS = range(5)  # streams of random numbers, one for each choice; _SHOTS + i for half i
+
+Range = int | tuple[int, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,28 +46,38 @@ class EpisodeSampler:
     """Draws task number i of an endless, seeded sequence: on any device, in any order, many at once.
 
     Classes are drawn without repetition from one group (itself drawn uniformly), or from all classes where
-    ``within_group`` is False; data points of a class without repetition, so that the t and v halves are disjoint.
-    A class with fewer than ``shots`` data points is an error, or with ``allow_fewer`` gives what it has.
+    ``within_group`` is False; or they are those of task i modulo T in a list of T ``tasks`` (see :func:`task_table`). Data
+    points of a class are drawn without repetition, so that the t and v halves are disjoint. Ways and shots are numbers, or
+    ranges (fewest, most) from which each task draws its own. A class with fewer data points than the most shots is an
+    error, or with ``allow_fewer`` gives what it has.
     """
 
     def __init__(
         self,
         dataset: Dataset,
         *,
-        ways: int | tuple[int, int],
-        shots: int,
+        shots: Range,
         seed: int,
+        ways: Range | None = None,
+        tasks: TaskList | None = None,
         within_group: bool = True,
         allow_fewer: bool = False,
         device: torch.device | str = "cpu",
     ) -> None:
-        self.ways = _as_range(ways)
-        self.shots = shots
+        if (ways is None) == (tasks is None):
+            raise DataError("tasks take either ways, to draw classes at random, or a list of tasks: give one of them")
+        self.shots = _as_range(shots, "shots")
         self.seed = seed
-        fewest, most = self.ways
-        if not _is_whole(shots) or shots < 1:
-            raise DataError(f"shots must be a whole number of at least 1, got {shots!r}")
-        _check_enough(dataset, fewest=fewest, shots=1 if allow_fewer else shots, within_group=within_group)
+        self.listed: Int64[Tensor, "T W"] | None = None
+        if tasks is not None:
+            table = task_table(dataset, tasks)
+            self.listed = torch.from_numpy(table).to(device)
+            used = np.unique(table[table >= 0])
+        else:
+            self.ways = _as_range(ways, "ways")
+            _check_classes(dataset, fewest=self.ways[0], within_group=within_group)
+            used = np.arange(len(dataset.class_names))
+        _check_points(dataset, used, shots=1 if allow_fewer else self.shots[1])
 
         classes = torch.arange(len(dataset.class_names))
         group_of_class = torch.as_tensor(dataset.class_group) if within_group else torch.zeros_like(classes)
@@ -75,13 +89,16 @@ class EpisodeSampler:
         self._group_sizes = sizes.to(device)
         self._starts = torch.as_tensor(dataset.starts).to(device)
         self._counts = torch.as_tensor(dataset.counts).to(device)
-        self._most_ways = min(most, members.shape[1])
+        self._most_ways = self.listed.shape[1] if self.listed is not None else min(self.ways[1], members.shape[1])
         self._way_slots, self._member_slots, self._point_slots = (
             torch.arange(size, device=device) for size in (self._most_ways, members.shape[1], int(dataset.counts.max()))
         )
 
     def classes(self, task: Int64[Tensor, " T"]) -> tuple[Int64[Tensor, "T W"], Bool[Tensor, "T W"]]:
         """The classes of each numbered task, and a mask that is False beyond the task's own number of ways."""
+        if self.listed is not None:
+            classes = self.listed[task % len(self.listed)]
+            return classes.clamp_min(0), classes >= 0
         group = random_below(self.seed, _GROUP, task, torch.full_like(task, len(self._group_sizes)))
         size = self._group_sizes[group]
         fewest, most = self.ways
@@ -90,10 +107,13 @@ class EpisodeSampler:
         mask = self._way_slots < ways.unsqueeze(-1)
         return self._members[group].gather(1, order).masked_fill(~mask, 0), mask
 
-    def draw(self, task: Int64[Tensor, " T"], *halves: int) -> tuple[EpisodeBatch, ...]:
-        """Draw the numbered tasks; ``halves`` are the shots of each disjoint part (default: all shots in one)."""
+    def draw(self, task: Int64[Tensor, " T"], *halves: Range) -> tuple[EpisodeBatch, ...]:
+        """Draw the numbered tasks; ``halves`` are the shots of each disjoint part (default: all shots in one).
+
+        The shots of a part may be a range, too: (1, 5), 15 draws 1 to 5 data points of each class and then 15 others.
+        """
         classes, class_mask = self.classes(task)
-        parts = halves or (self.shots,)
+        parts = [_as_range(half, "the shots of a half") for half in halves] or [self.shots]
         slots = self._way_slots
         counts = self._counts[classes]
         order = random_order(
@@ -102,20 +122,29 @@ class EpisodeSampler:
             task.unsqueeze(-1) * self._most_ways + slots,
             counts,
             slots=self._point_slots,
-            take=min(sum(parts), len(self._point_slots)),
+            take=min(sum(most for _, most in parts), len(self._point_slots)),
         )
-        taken = counts.clamp_max(sum(parts)).masked_fill(~class_mask, 0).unsqueeze(-1)  # (T, W, 1)
+        sizes = [self._sizes(task, i, *part) for i, part in enumerate(parts)]
+        wanted = sum(sizes)
+        taken = counts.unsqueeze(-1).clamp(max=wanted) * class_mask.unsqueeze(-1)  # (T, W, 1)
         batches = []
-        for i, shots in enumerate(parts):  # parts share what there is in proportion: a task of 7 points is 3 and 4
-            first = taken * sum(parts[:i]) // sum(parts)
-            last = taken * sum(parts[: i + 1]) // sum(parts)
-            place = first + torch.arange(shots, device=task.device)
+        for i, (_, most) in enumerate(parts):  # parts share what there is in proportion: a task of 7 points is 3 and 4
+            first = taken * sum(sizes[:i]) // wanted
+            last = taken * sum(sizes[: i + 1]) // wanted
+            place = first + torch.arange(most, device=task.device)
             mask = place < last
             points = order.gather(-1, place.clamp_max(order.shape[-1] - 1))
             rows = (self._starts[classes].unsqueeze(-1) + points).masked_fill(~mask, 0)
             labels = slots.unsqueeze(-1).expand_as(rows)
             batches.append(EpisodeBatch(rows=rows.flatten(1), labels=labels.flatten(1), mask=mask.flatten(1)))
         return tuple(batches)
+
+    def _sizes(self, task: Int64[Tensor, " T"], half: int, fewest: int, most: int) -> int | Int64[Tensor, "T 1 1"]:
+        """How many data points of each class a half takes: one number for all tasks, or one drawn for each."""
+        if fewest == most:
+            return most
+        drawn = random_below(self.seed, _SHOTS + half, task, torch.full_like(task, most - fewest + 1))
+        return (fewest + drawn)[:, None, None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,16 +161,19 @@ class Episodes:
         cls,
         dataset: Dataset,
         *,
-        ways: int | tuple[int, int],
-        shots: int,
-        n: int,
+        shots: Range,
         seed: int,
+        ways: Range | None = None,
+        tasks: TaskList | None = None,
+        n: int | None = None,
         within_group: bool = True,
     ) -> Episodes:
-        """The first ``n`` tasks of the seed's sequence."""
+        """The first ``n`` tasks of the seed's sequence; by default all that ``tasks`` lists, or 100 where it is left out."""
+        sampler = EpisodeSampler(dataset, ways=ways, shots=shots, seed=seed, tasks=tasks, within_group=within_group)
+        if n is None:
+            n = _RANDOM_TASKS if sampler.listed is None else len(sampler.listed)
         if not _is_whole(n) or n < 1:
             raise DataError(f"n, the number of tasks, must be a whole number of at least 1, got {n!r}")
-        sampler = EpisodeSampler(dataset, ways=ways, shots=shots, seed=seed, within_group=within_group)
         classes, class_mask = sampler.classes(torch.arange(n))
         keys_of_task = classes.shape[1] * int(dataset.counts.max())
         drawn = [sampler.draw(task)[0] for task in torch.arange(n).split(max(1, _KEYS_AT_ONCE // keys_of_task))]
@@ -175,11 +207,11 @@ class Episodes:
         return [names[g] if one else "mixed" for g, one in zip(groups[:, 0].tolist(), alike.tolist(), strict=True)]
 
 
-def _as_range(ways: int | tuple[int, int]) -> tuple[int, int]:
-    pair: Any = (ways, ways) if _is_whole(ways) else ways
+def _as_range(value: object, what: str) -> tuple[int, int]:
+    pair: Any = (value, value) if _is_whole(value) else value
     if isinstance(pair, list | tuple) and len(pair) == 2 and all(map(_is_whole, pair)) and 1 <= pair[0] <= pair[1]:
         return int(pair[0]), int(pair[1])
-    raise DataError(f"ways must be a positive whole number or a range (fewest, most), got {ways!r}")
+    raise DataError(f"{what} must be a positive whole number or a range (fewest, most), got {value!r}")
 
 
 def _is_whole(value: object) -> bool:
@@ -205,13 +237,16 @@ def whole_tasks(dataset: Dataset, *, points: int) -> Iterator[tuple[npt.NDArray[
         start += len(which)
 
 
-def _check_enough(dataset: Dataset, *, fewest: int, shots: int, within_group: bool) -> None:
-    poorest = int(dataset.counts.argmin())
+def _check_points(dataset: Dataset, used: npt.NDArray[np.int64], *, shots: int) -> None:
+    poorest = int(used[dataset.counts[used].argmin()])
     if dataset.counts[poorest] < shots:
         raise DataError(
             f"class {dataset.class_names[poorest]!r} of {dataset.name!r} has {dataset.counts[poorest]} data points, "
             f"but tasks ask for {shots} of each class; ask for fewer shots"
         )
+
+
+def _check_classes(dataset: Dataset, *, fewest: int, within_group: bool) -> None:
     if within_group:
         sizes = torch.bincount(torch.as_tensor(dataset.class_group))
         smallest = int(sizes.argmin())

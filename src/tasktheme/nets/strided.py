@@ -1,7 +1,7 @@
 """4x4 convolutions of stride 2 and their transposes, for images with the channels last.
 
-With few channels a library's convolutions starve; there the images' patches are gathered as rows of a matrix, and the
-convolution is one product. Gathering patches and adding them up again are each other's transposes.
+With few channels a GPU's convolutions starve. In compiled code, where gathering is cheap, the images' patches become
+rows of a matrix there, and the convolution one product. Gathering patches and adding them up are each other's transposes.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from torch import Tensor, nn
 
 from tasktheme.nets.precision import rounded
 
-_FEW_CHANNELS = 8  # below, a product of patches
-_FEW_CHANNELS_COMPILED = 32  # where a compiler gathers the patches in passing, on a GPU
+_FEW_CHANNELS = 32  # below, products of patches are faster: benchmarks in docs/results.md
 
 
-def _few(channels: int, x: Tensor) -> bool:
-    return channels < (_FEW_CHANNELS_COMPILED if x.is_cuda and torch.compiler.is_compiling() else _FEW_CHANNELS)
+def _starves(channels: int, x: Tensor) -> bool:
+    return channels < _FEW_CHANNELS and x.is_cuda and torch.compiler.is_compiling()
 
 
 class Halving(nn.Conv2d):
@@ -31,9 +30,13 @@ class Halving(nn.Conv2d):
 
     def forward(self, x: Float[Tensor, "B H W C"]) -> Float[Tensor, "B h w E"]:
         """Channels last in and out."""
-        if _few(self.in_channels, x):
-            return _Patches.apply(rounded(x)) @ self.weight.permute(2, 3, 1, 0).flatten(0, 2)  # type: ignore[no-untyped-call]
+        if _starves(self.in_channels, x):
+            return self.by_products(x)
         return super().forward(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+
+    def by_products(self, x: Float[Tensor, "B H W C"]) -> Float[Tensor, "B h w E"]:
+        """The same, as one matrix product."""
+        return _Patches.apply(rounded(x)) @ self.weight.permute(2, 3, 1, 0).flatten(0, 2)  # type: ignore[no-untyped-call]
 
 
 class Doubling(nn.ConvTranspose2d):
@@ -44,9 +47,13 @@ class Doubling(nn.ConvTranspose2d):
 
     def forward(self, x: Float[Tensor, "B h w E"]) -> Float[Tensor, "B H W C"]:  # type: ignore[override]
         """Channels last in and out."""
-        if _few(self.out_channels, x):
-            return _Overlay.apply(x @ self.weight.permute(0, 2, 3, 1).flatten(1))  # type: ignore[no-untyped-call]
+        if _starves(self.out_channels, x):
+            return self.by_products(x)
         return super().forward(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+
+    def by_products(self, x: Float[Tensor, "B h w E"]) -> Float[Tensor, "B H W C"]:
+        """The same, as one matrix product."""
+        return _Overlay.apply(x @ self.weight.permute(0, 2, 3, 1).flatten(1))  # type: ignore[no-untyped-call]
 
 
 class _Patches(torch.autograd.Function):

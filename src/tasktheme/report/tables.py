@@ -73,7 +73,10 @@ def speed_table(result: dict[str, Any]) -> Table:
     table = _table("work", "tasks/s", "slowest to fastest run", right=("tasks/s",))
     for row in result["measurements"]:
         table.add_row(row["name"], f"{row['rate']:,.1f}", f"{row['spread'][0]:,.1f} to {row['spread'][1]:,.1f}")
-    machine = result["machine"]
+    machine, memory = result["machine"], result["memory"]
+    if memory is not None:
+        gib = memory["extra_bytes"] / 2**30
+        table.add_row(f"embedding, one task of {memory['images']:,} images", "", f"{gib:.2f} GiB beyond the images")
     table.caption = (
         f"training is {result['speed_up']:.1f} times the plain reference; {machine['device']}, {machine['threads']} threads, "
         f"torch {result['versions']['torch']}"

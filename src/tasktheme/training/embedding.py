@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float
-from torch import Tensor
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor, nn
 
 from tasktheme.data.episodes import EpisodeBatch
 from tasktheme.nets.build import Encoder
+from tasktheme.nets.norm import TaskBatchNorm
+from tasktheme.progress import Advance
 
 _POINTS_AT_ONCE = {"cpu": 2_048, "cuda": 20_000}  # through the encoder
 
@@ -24,26 +30,124 @@ class EmbeddedTasks:
 
 
 @torch.no_grad()
-def embed_points(encoder: Encoder, data: Tensor) -> tuple[Float[Tensor, "M D"], Float[Tensor, "M D"]]:
-    """m and s of data points that are embedded one by one (an encoder whose ``independent`` is True)."""
+def embed_points(
+    encoder: Encoder,
+    data: Tensor,
+    rows: Int64[Tensor, " M"] | None = None,
+    advance: Advance | None = None,
+) -> tuple[Float[Tensor, "M D"], Float[Tensor, "M D"]]:
+    """m and s of data points, all or those of ``rows``, by an encoder that embeds them one by one (``independent``)."""
     parts = []
-    for piece in data.split(_POINTS_AT_ONCE.get(data.device.type, _POINTS_AT_ONCE["cpu"])):
-        mask = torch.ones((1, len(piece)), dtype=torch.bool, device=piece.device)
-        parts.append(encoder(piece.unsqueeze(0), mask))
+    for piece, mask in _pieces(data, rows):
+        parts.append(encoder(piece, mask))
+        if advance is not None:
+            advance(mask.shape[1], "")
     return torch.cat([m[0] for m, _ in parts]), torch.cat([s[0] for _, s in parts])
 
 
 @torch.no_grad()
 def embed_batch(encoder: Encoder, data: Tensor, batch: EpisodeBatch) -> EmbeddedTasks:
-    """m and s of a padded batch of tasks.
-
-    Where an embedding depends on its task (batch norm), each task goes through the encoder as a whole, in one piece.
-    """
+    """m and s of a padded batch of tasks."""
     if not encoder.independent:
-        m, s = encoder(data[batch.rows], batch.mask)
-        return EmbeddedTasks(m, s, batch.mask)
-    flat_m, flat_s = embed_points(encoder, data[batch.rows[batch.mask]])
+        return _embed_whole_tasks(encoder, data, batch)
+    flat_m, flat_s = embed_points(encoder, data, batch.rows[batch.mask])
     m = flat_m.new_zeros((*batch.mask.shape, flat_m.shape[-1]))
     s = torch.zeros_like(m)
     m[batch.mask], s[batch.mask] = flat_m, flat_s
     return EmbeddedTasks(m, s, batch.mask)
+
+
+class SharedPoints:
+    """Data points that are in several tasks, embedded once by an encoder that embeds them one by one."""
+
+    def __init__(self, encoder: Encoder, data: Tensor, rows: Int64[Tensor, " M"], advance: Advance) -> None:
+        self._m, self._s = embed_points(encoder, data, rows, advance)
+        self._place = torch.zeros(len(data), dtype=torch.int64, device=data.device)
+        self._place[rows] = torch.arange(len(rows), device=data.device)
+
+    def batch(self, batch: EpisodeBatch) -> EmbeddedTasks:
+        """m and s of a padded batch of tasks, all of whose data points are among the rows."""
+        place = self._place[batch.rows]
+        return EmbeddedTasks(self._m[place], self._s[place], batch.mask)
+
+
+def _embed_whole_tasks(encoder: Encoder, data: Tensor, batch: EpisodeBatch) -> EmbeddedTasks:
+    """Where an embedding depends on its task (batch norm): a few whole tasks at a time, or one large task in several passes."""
+    tasks, points = batch.mask.shape
+    fitting = _points_at_once(data) // points
+    if fitting >= tasks:
+        m, s = encoder(data[batch.rows], batch.mask)
+        return EmbeddedTasks(m, s, batch.mask)
+    if tasks == 1:
+        frozen = _freeze_norms(encoder, data, batch.rows[batch.mask])
+        m, s = embed_points(frozen, data, batch.rows[0])
+        return EmbeddedTasks(m.unsqueeze(0), s.unsqueeze(0), batch.mask)
+    parts = zip(*(part.split(max(1, fitting)) for part in (batch.rows, batch.labels, batch.mask)), strict=True)
+    embedded = [_embed_whole_tasks(encoder, data, EpisodeBatch(*part)) for part in parts]
+    return EmbeddedTasks(torch.cat([part.m for part in embedded]), torch.cat([part.s for part in embedded]), batch.mask)
+
+
+def _freeze_norms(encoder: Encoder, data: Tensor, rows: Int64[Tensor, " M"]) -> Encoder:
+    """A copy of the encoder that normalises by the statistics of this one task, and so embeds its points one by one.
+
+    The statistics of a norm need those of the norms before it: one pass over the pieces for each norm, up to that norm. The
+    result is that of the whole task in one piece, in the memory of a piece.
+    """
+    frozen = copy.deepcopy(encoder)
+    norms = {name: norm for name, norm in encoder.named_modules() if isinstance(norm, TaskBatchNorm)}
+    for name, norm in norms.items():
+        statistics = _Statistics()
+        frozen.set_submodule(name, statistics)
+        for piece, mask in _pieces(data, rows):
+            with suppress(_Reached):
+                frozen(piece, mask)
+        frozen.set_submodule(name, _FrozenNorm(norm, statistics))
+    return frozen
+
+
+class _Reached(Exception):
+    """A pass has come as far as it should."""
+
+
+class _Statistics(nn.Module):
+    """In the place of a norm: the mean and the variance of each channel over all pieces, and the end of the pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+        self.mean = self.variance = torch.zeros(())
+
+    def forward(self, x: Float[Tensor, "B H W C"], mask: Bool[Tensor, "T N"]) -> Tensor:
+        """Add a piece: the moments of two parts give those of both (Chan, Golub & LeVeque, 1983), in double precision."""
+        variance, mean = (part.double() for part in torch.var_mean(x, dim=(0, 1, 2), correction=0))
+        self.count += len(x)
+        weight = len(x) / self.count
+        apart = mean - self.mean
+        self.variance = torch.lerp(self.variance.to(variance), variance, weight) + weight * (1.0 - weight) * apart.square()
+        self.mean = self.mean + weight * apart
+        raise _Reached
+
+
+class _FrozenNorm(nn.Module):
+    """A norm with statistics that no longer depend on what it is shown."""
+
+    def __init__(self, norm: TaskBatchNorm, statistics: _Statistics) -> None:
+        super().__init__()
+        self.norm = norm
+        self.mean, self.variance = statistics.mean.to(norm.weight), statistics.variance.to(norm.weight)
+
+    def forward(self, x: Float[Tensor, "B H W C"], mask: Bool[Tensor, "T N"]) -> Float[Tensor, "B H W C"]:
+        """Normalise each channel."""
+        first, norm = x.permute(0, 3, 1, 2), self.norm
+        return F.batch_norm(first, self.mean, self.variance, norm.weight, norm.bias, eps=norm.eps).permute(0, 2, 3, 1)
+
+
+def _pieces(data: Tensor, rows: Int64[Tensor, " M"] | None = None) -> Iterator[tuple[Tensor, Bool[Tensor, "1 N"]]]:
+    """Data points, all or those of ``rows``, as tasks that fit in memory; only a piece at a time is ever copied."""
+    for piece in (data if rows is None else rows).split(_points_at_once(data)):
+        x = piece if rows is None else data[piece]
+        yield x.unsqueeze(0), torch.ones((1, len(x)), dtype=torch.bool, device=x.device)
+
+
+def _points_at_once(data: Tensor) -> int:
+    return _POINTS_AT_ONCE.get(data.device.type, _POINTS_AT_ONCE["cpu"])

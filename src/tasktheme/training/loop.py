@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -23,6 +24,7 @@ from tasktheme.model.themes import Moments, Themes
 from tasktheme.nets.build import Networks
 from tasktheme.progress import Advance, progress_bar
 from tasktheme.settings import Settings
+from tasktheme.training.compiler import compile_step, silent_compiler
 from tasktheme.training.embedding import EmbeddedTasks, embed_batch, embed_points
 from tasktheme.training.graph import Beside, CapturedStep
 from tasktheme.training.interrupt import stop_requests
@@ -35,7 +37,6 @@ _POINTS_AT_ONCE = 10_000  # data points of whole tasks that go through EM togeth
 _INITIAL_SWEEPS = 10  # of EM, from clusters to a mixture
 _CHECKPOINT_SECONDS = 20.0
 _SHOW_SECONDS = 0.2  # between movements of the progress bar
-_COMPILER: dict[str, str | int | bool | Callable[..., Any]] = {"force_layout_optimization": True}  # channels stay last
 _NOISE = 1000  # stream of the reparameterisation noise, apart from the sampler's streams
 
 
@@ -85,7 +86,7 @@ class Trainer:
         self.themes = self._themes(alike)
         if self.compiled:
             for name in ("_draw", "_forward", "_updated_themes", "_descend"):
-                setattr(self, name, torch.compile(getattr(self, name), dynamic=False, options=_COMPILER))
+                setattr(self, name, compile_step(getattr(self, name)))
         self._counter = torch.zeros((), dtype=torch.int64, device=self.device)  # the step, where the device sees it
         self.running = RunningMeans()
         self._drawn: tuple[Tensor, ...] | None = None  # the mini-batch that comes next
@@ -98,7 +99,7 @@ class Trainer:
         ``checkpoint`` is called now and then, only while all is finite, and before an interrupt ends the run.
         """
         total, done = self.steps * self.settings.batch_tasks, self.step * self.settings.batch_tasks
-        with stop_requests() as stopping:
+        with stop_requests() as stopping, silent_compiler() if self.compiled else nullcontext():
             with progress_bar("training", total, done=done, show=progress) as advance:
                 self._run_steps(advance, stopping, checkpoint)
             if self.settings.polish_sweeps and self.settings.polish_tasks:
