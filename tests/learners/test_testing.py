@@ -13,7 +13,7 @@ from oracles.small import small_images
 from tasktheme.errors import DataError, ModelFileError, OutputError
 from tasktheme.learners import testing
 from tasktheme.learners.build import build_learner
-from tasktheme.learners.tasks import all_classes, draw_listed
+from tasktheme.learners.tasks import all_classes, listed_sampler
 from tasktheme.learners.testing import Accuracies, listed_episodes, random_classes, task_accuracies
 
 
@@ -33,19 +33,21 @@ def test_all_tasks_of_twenty_classes_are_15504_and_too_many_are_refused() -> Non
         all_classes(many, 5, within_group=False)
 
 
+SETTINGS = tt.MetaLearner("maml", ways=3, shots=2, queries=4).settings
+
+
 def test_points_of_listed_tasks_are_of_their_classes_and_apart() -> None:
     data, classes = small_images(), torch.tensor([[5, 0, 3], [1, 2, 7]])
-    support, query = draw_listed(data, classes, shots=2, queries=4, seed=0)
+    sampler = listed_sampler(data, SETTINGS, classes, torch.device("cpu"), seed=0)
+    support, query = sampler.draw(torch.arange(2), 2, 4)
     for part, shots in ((support, 2), (query, 4)):
         np.testing.assert_array_equal(part.rows // 10, classes.repeat_interleave(shots, dim=1))
         np.testing.assert_array_equal(part.labels[0], np.repeat(np.arange(3), shots))
         assert part.mask.all()
     for task in range(2):
         assert len(set(support.rows[task].tolist()) | set(query.rows[task].tolist())) == 18
-    again = draw_listed(data, classes[1:], shots=2, queries=4, seed=0, first=1)
-    assert torch.equal(again[1].rows, query.rows[1:])
     with pytest.raises(DataError, match="has 10 data points, but tasks ask for 11"):
-        draw_listed(data, classes, shots=1, queries=10, seed=0)
+        listed_sampler(data, SETTINGS.changed({"queries": 9}), classes, torch.device("cpu"), seed=0)
 
 
 def test_accuracy_does_not_depend_on_how_many_tasks_are_tested_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,12 +62,10 @@ def test_accuracy_does_not_depend_on_how_many_tasks_are_tested_at_once(monkeypat
             np.testing.assert_array_equal(task_accuracies(learner, data, classes, seed=0), whole)
 
 
-def test_episodes_hold_the_points_that_were_tested(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(testing, "_DRAWN_AT_ONCE", 1)
+def test_episodes_hold_the_points_that_were_tested() -> None:
     data, classes = small_images(), torch.tensor([[5, 0, 3], [1, 2, 7]])
-    settings = tt.MetaLearner("maml", ways=3, shots=2, queries=4).settings
-    episodes = listed_episodes(data, settings, classes, seed=3)
-    support, query = draw_listed(data, classes, shots=2, queries=4, seed=3)
+    episodes = listed_episodes(data, SETTINGS, classes, seed=3)
+    support, query = listed_sampler(data, SETTINGS, classes, torch.device("cpu"), seed=3).draw(torch.arange(2), 2, 4)
     for task in range(2):
         assert set(episodes.batch.rows[task].tolist()) == {*support.rows[task].tolist(), *query.rows[task].tolist()}
     assert episodes.groups() == ["mixed", "mixed"]

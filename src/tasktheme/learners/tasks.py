@@ -10,12 +10,10 @@ from torch import Tensor
 
 from tasktheme.data.dataset import Dataset
 from tasktheme.data.episodes import EpisodeBatch, EpisodeSampler
-from tasktheme.data.random import random_order
 from tasktheme.errors import DataError
 from tasktheme.learners.base import Points
 from tasktheme.learners.settings import LearnerSettings
 
-_POINTS = 3000  # stream of random numbers behind the points of listed tasks
 _MOST_LISTED = 1_000_000
 
 
@@ -60,27 +58,9 @@ def all_classes(dataset: Dataset, ways: int, *, within_group: bool) -> Int64[Ten
     return torch.cat(parts)
 
 
-def draw_listed(
-    dataset: Dataset, classes: Int64[Tensor, "T W"], *, shots: int, queries: int, seed: int, first: int = 0
-) -> tuple[EpisodeBatch, EpisodeBatch]:
-    """Support and query of tasks whose classes are given; ``first`` is the number of the first in its list.
-
-    A task's points depend on the seed and its number alone.
-    """
-    device = classes.device
-    counts, starts = (torch.as_tensor(part).to(device)[classes] for part in (dataset.counts, dataset.starts))
-    take = shots + queries
-    poorest = int(counts.min())
-    if poorest < take:
-        raise DataError(f"a class of {dataset.name!r} has {poorest} data points, but tasks ask for {take}; ask for fewer queries")
-    slots = torch.arange(classes.shape[1], device=device)
-    numbers = torch.arange(first, first + len(classes), device=device).unsqueeze(-1) * len(slots) + slots
-    order = random_order(seed, _POINTS, numbers, counts, slots=torch.arange(int(counts.max()), device=device), take=take)
-    rows = starts.unsqueeze(-1) + order
-    labels = slots.unsqueeze(-1).expand_as(rows)
-    mask = torch.ones_like(rows, dtype=torch.bool)
-    support, query = (
-        EpisodeBatch(*(whole[..., part].flatten(1) for whole in (rows, labels, mask)))
-        for part in (slice(shots), slice(shots, None))
-    )
-    return support, query
+def listed_sampler(
+    dataset: Dataset, settings: LearnerSettings, classes: Int64[Tensor, "T W"], device: torch.device, *, seed: int
+) -> EpisodeSampler:
+    """Tasks whose classes are given; a task's points depend on the seed and its number in the list alone."""
+    shots = settings.shots + settings.queries
+    return EpisodeSampler(dataset, tasks=classes.numpy(), shots=shots, seed=seed, device=device)

@@ -17,16 +17,15 @@ from jaxtyping import Int64
 from torch import Tensor
 
 from tasktheme.data.dataset import Dataset
-from tasktheme.data.episodes import EpisodeBatch, Episodes, EpisodeSampler
+from tasktheme.data.episodes import Episodes, EpisodeSampler
 from tasktheme.errors import DataError, ModelFileError, OutputError
 from tasktheme.learners.base import Learner, Noise, precision, task_accuracy
 from tasktheme.learners.settings import LearnerSettings
-from tasktheme.learners.tasks import PointSource, all_classes, draw_listed, make_sampler
+from tasktheme.learners.tasks import PointSource, all_classes, listed_sampler, make_sampler
 from tasktheme.progress import progress_bar
 
 _FORMAT = 1
 _NUMBERS_AT_ONCE = {"cpu": 1 << 25, "cuda": 1 << 31}  # in the first feature maps of the tasks that are tested together
-_DRAWN_AT_ONCE = 1000  # tasks, when they are drawn for a model of tasks
 
 Floats = npt.NDArray[np.float64]
 
@@ -54,18 +53,17 @@ def task_accuracies(
     if dataset.point_shape != learner.point_shape:
         raise DataError(f"this learner takes images of shape {learner.point_shape}, got {dataset.point_shape}")
     device = next(learner.parameters()).device
-    points = PointSource(dataset, device)
+    points, sampler = PointSource(dataset, device), listed_sampler(dataset, settings, classes, device, seed=seed)
     size = _tasks_at_once(learner, device)
     found = []
     with precision(settings), torch.no_grad(), progress_bar("meta-testing", len(classes), show=progress) as advance:
         for first in range(0, len(classes), size):
-            some = classes[first : first + size].to(device)
-            drawn = draw_listed(dataset, some, shots=settings.shots, queries=settings.queries, seed=seed, first=first)
-            support, query = (points(part, settings.ways) for part in drawn)
-            noise = Noise(seed, torch.arange(first, first + len(some), device=device))
+            numbers = torch.arange(first, min(first + size, len(classes)), device=device)
+            support, query = (points(part, settings.ways) for part in sampler.draw(numbers, settings.shots, settings.queries))
+            noise = Noise(seed, numbers)
             log_p = learner.predict(learner.adapt(support, noise), query.x, noise)
             found.append(task_accuracy(log_p, query.y))
-            advance(len(some), "")
+            advance(len(numbers), "")
     return torch.cat(found).double().cpu().numpy()
 
 
@@ -146,12 +144,4 @@ class Accuracies:
 
 def listed_episodes(dataset: Dataset, settings: LearnerSettings, classes: Int64[Tensor, "T W"], *, seed: int) -> Episodes:
     """The listed tasks with the very points that a meta-test of this seed uses, labelled and queries together."""
-    drawn = [
-        draw_listed(dataset, some, shots=settings.shots, queries=settings.queries, seed=seed, first=i * _DRAWN_AT_ONCE)
-        for i, some in enumerate(classes.split(_DRAWN_AT_ONCE))
-    ]
-    rows, labels, mask = (
-        torch.cat([torch.cat([getattr(part, name) for part in parts], dim=1) for parts in drawn])
-        for name in ("rows", "labels", "mask")
-    )
-    return Episodes(dataset, EpisodeBatch(rows, labels, mask), classes, torch.ones_like(classes, dtype=torch.bool))
+    return dataset.episodes(shots=settings.shots + settings.queries, tasks=classes.numpy(), seed=seed)
