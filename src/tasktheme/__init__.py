@@ -7,6 +7,7 @@ from tasktheme.data.episodes import Episodes
 from tasktheme.data.loading import load_dataset, load_tasks
 from tasktheme.errors import TaskThemeError
 from tasktheme.evaluation import Evaluation, evaluate
+from tasktheme.learners.meta import MetaLearner
 from tasktheme.ptm import PTM
 from tasktheme.settings import Settings
 from tasktheme.tasks.novelty import Novelty
@@ -19,6 +20,7 @@ __all__ = [
     "Dataset",
     "Episodes",
     "Evaluation",
+    "MetaLearner",
     "Nearest",
     "Novelty",
     "Settings",

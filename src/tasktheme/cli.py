@@ -13,7 +13,9 @@ import typer
 
 from tasktheme import __version__
 from tasktheme.errors import DataError, Interrupted, OutputError, TaskThemeError, TrainingError
+from tasktheme.learner_commands import experiment, meta_test, meta_train
 from tasktheme.options import (
+    INTERRUPTED,
     AllCombinations,
     AllowDamaged,
     Data,
@@ -37,6 +39,7 @@ from tasktheme.options import (
     TasksFile,
     Unlabelled,
     Ways,
+    leave,
     parse_settings,
     print_table,
     refuse_existing,
@@ -44,7 +47,7 @@ from tasktheme.options import (
 from tasktheme.plot_commands import plot_app
 from tasktheme.task_commands import distances, nearest, novelty, pipe_csv, summary
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     name="tasktheme",
     help="Which learning tasks are alike, which are hard, and which to learn next.",
     no_args_is_help=True,
@@ -55,7 +58,6 @@ app = typer.Typer(
 )
 
 _state = {"debug": False}
-_INTERRUPTED = 130  # exit status of a program that SIGINT ended, as shells count
 
 
 def _show_version(wanted: bool) -> None:
@@ -93,7 +95,7 @@ def demo(
     try:
         run_demo(out, seed=seed, device=device.value, progress=not quiet, say=_silent if quiet else print_table)
     except Interrupted as stop:
-        _leave(f"{stop}; the demo keeps no state: run it again", _INTERRUPTED)
+        leave(f"{stop}; the demo keeps no state: run it again", INTERRUPTED)
 
 
 @app.command()
@@ -143,7 +145,7 @@ def fit(
     try:
         model.fit(dataset, tasks=tasks, progress=not quiet, checkpoint=checkpoint, resume=resume, compiled=compiled)
     except Interrupted as stop:
-        _leave(f"{str(stop).split(';')[0]}; run the same command with --resume to go on", _INTERRUPTED)
+        leave(f"{str(stop).split(';')[0]}; run the same command with --resume to go on", INTERRUPTED)
     model.trained_on |= {"size": size, "held_out": held_out, "unlabelled": unlabelled, "allow_damaged": allow_damaged}
     model.save(out, overwrite=overwrite)
     checkpoint.unlink(missing_ok=True)
@@ -207,6 +209,9 @@ def embed(
 
 for _command in (distances, nearest, novelty, summary):
     app.command()(_command)
+app.command("meta-train")(meta_train)
+app.command("meta-test")(meta_test)
+app.command()(experiment)
 app.add_typer(plot_app, name="plot")
 
 
@@ -362,27 +367,22 @@ def _run() -> NoReturn:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left must not fail when Python ends
         sys.exit(0)
     except (typer.Abort, KeyboardInterrupt):
-        _leave("interrupted", _INTERRUPTED)
+        leave("interrupted", INTERRUPTED)
     except TaskThemeError as error:
         if _state["debug"]:
             raise
-        _leave(
+        leave(
             str(error).replace("fit again with resume", "run it again with --resume"),
             1 if isinstance(error, TrainingError) else 2,
         )
     except Exception as error:
         explain = getattr(error, "format_message", None)  # an error of the command line itself
         if callable(explain):
-            _leave(f"{explain()} (tasktheme --help shows what there is)", 2)
+            leave(f"{explain()} (tasktheme --help shows what there is)", 2)
         if _state["debug"]:
             raise
-        _leave(f"unexpected {type(error).__name__}: {error} (tasktheme --debug ... shows where)", 1)
+        leave(f"unexpected {type(error).__name__}: {error} (tasktheme --debug ... shows where)", 1)
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def _leave(message: str, code: int) -> NoReturn:
-    typer.echo(f"tasktheme: {' '.join(message.split())}", err=True)
-    sys.exit(code)
 
 
 def _silent(message: object) -> None:

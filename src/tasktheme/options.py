@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from tasktheme.errors import DataError, OutputError, SettingsError
 
 if TYPE_CHECKING:
-    from tasktheme.data.dataset import Dataset
+    from tasktheme.data.dataset import Dataset, DataSplit
     from tasktheme.data.episodes import Episodes, Range
     from tasktheme.settings import Settings
+
+
+INTERRUPTED = 130  # exit status of a program that SIGINT ended, as shells count
 
 
 class Part(StrEnum):
@@ -118,11 +122,11 @@ class Source:
         path = Path(self.data).expanduser()
         return not is_named(self.data) and (path.is_dir() or path.suffix.lower() == ".zip")
 
-    def part(self, part: Part) -> Dataset:
-        """A part of a labelled data set."""
+    def split(self) -> DataSplit:
+        """All parts of a labelled data set."""
         from tasktheme.data.loading import load_dataset
 
-        split = load_dataset(
+        return load_dataset(
             self.data,
             data_dir=self.data_dir,
             size=self.size,
@@ -130,6 +134,10 @@ class Source:
             allow_damaged=self.allow_damaged,
             progress=not self.quiet,
         )
+
+    def part(self, part: Part) -> Dataset:
+        """A part of a labelled data set."""
+        split = self.split()
         wanted: Dataset | None = getattr(split, part.value)
         if wanted is None:
             raise DataError(f"{split.name!r} has no part 'val'; it has train and test")
@@ -172,6 +180,12 @@ class Source:
         return self.held_out
 
 
+def leave(message: str, code: int) -> NoReturn:
+    """End the program with one line."""
+    typer.echo(f"tasktheme: {' '.join(message.split())}", err=True)
+    sys.exit(code)
+
+
 def refuse_existing(path: Path, *, overwrite: bool) -> None:
     """OutputError where an output exists and may not be replaced, or where its folder does not exist."""
     if path.exists() and not overwrite:
@@ -189,12 +203,17 @@ def print_table(message: object) -> None:
 
 def parse_settings(preset: PresetName | None, file: Path | None, changes: list[str], options: dict[str, Any]) -> Settings:
     """Settings from a preset, a TOML file, NAME=VALUE texts and options, each winning over those before it."""
-    import tomllib
-
     from tasktheme.settings import Settings
 
     name = None if preset is None else preset.value
     base = Settings.preset(name or "default") if file is None else Settings.from_toml(file, preset=name)
+    return base.changed(parse_changes(changes) | {key: value for key, value in options.items() if value is not None})
+
+
+def parse_changes(changes: list[str]) -> dict[str, Any]:
+    """NAME=VALUE texts as a dictionary; a value is read as TOML, or else as a bare word."""
+    import tomllib
+
     parsed: dict[str, Any] = {}
     for change in changes:
         key, equals, text = change.partition("=")
@@ -204,4 +223,4 @@ def parse_settings(preset: PresetName | None, file: Path | None, changes: list[s
             parsed[key.strip()] = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
             parsed[key.strip()] = text.strip()  # a bare word: --set norm=batch
-    return base.changed(parsed | {key: value for key, value in options.items() if value is not None})
+    return parsed

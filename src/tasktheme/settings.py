@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
 from tasktheme.errors import SettingsError
 
@@ -19,7 +19,34 @@ Encoder = Literal["auto", "convolutional", "vector", "identity"]
 
 
 @dataclass(frozen=True)
-class Settings:
+class CheckedSettings:
+    """What all settings share: each value is checked against its annotation, and a changed copy knows its names."""
+
+    def __post_init__(self) -> None:
+        for name, kind in get_type_hints(type(self)).items():
+            object.__setattr__(self, name, _checked(name, getattr(self, name), kind))
+
+    def _require(self, name: str, met: bool, wanted: str) -> None:
+        if not met:
+            raise SettingsError(f"setting {name!r} must be {wanted}, got {getattr(self, name)}")
+
+    def changed(self, changes: Mapping[str, Any]) -> Self:
+        """A copy with some settings changed; an unknown name is an error that suggests the nearest known one."""
+        known = [field.name for field in dataclasses.fields(self)]
+        for name in changes:
+            if name not in known:
+                close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+                hint = f"; did you mean {close[0]!r}?" if close else ""
+                raise SettingsError(f"unknown setting {name!r}{hint}")
+        return dataclasses.replace(self, **changes)
+
+    def as_dict(self) -> dict[str, Any]:
+        """All settings, ready for JSON."""
+        return dataclasses.asdict(self)
+
+
+@dataclass(frozen=True)
+class Settings(CheckedSettings):
     """Defaults are the preset "default"; "paper" is the paper's literal recipe (docs/decisions.md compares them)."""
 
     # the model
@@ -100,8 +127,7 @@ class Settings:
     """Seed of everything random."""
 
     def __post_init__(self) -> None:
-        for name, kind in get_type_hints(type(self)).items():
-            object.__setattr__(self, name, _checked(name, getattr(self, name), kind))
+        super().__post_init__()
         for name in ("themes", "latent_dim", "e_step_iterations", "embed_iterations", "batch_tasks", "t_shots", "v_shots"):
             self._require(name, getattr(self, name) >= 1, "at least 1")
         for name in (
@@ -126,10 +152,6 @@ class Settings:
         if self.validation_responsibilities == "reused" and self.t_shots != self.v_shots:
             raise SettingsError("responsibilities reused row by row need equal halves: set t_shots = v_shots")
 
-    def _require(self, name: str, met: bool, wanted: str) -> None:
-        if not met:
-            raise SettingsError(f"setting {name!r} must be {wanted}, got {getattr(self, name)}")
-
     @classmethod
     def preset(cls, name: str = "default") -> Settings:
         """The settings of a named preset."""
@@ -148,20 +170,6 @@ class Settings:
         if not isinstance(named, str):
             raise SettingsError(f"setting 'preset' must be a name, got {named!r}")
         return cls.preset(preset or named).changed(content)
-
-    def changed(self, changes: Mapping[str, Any]) -> Settings:
-        """A copy with some settings changed; an unknown name is an error that suggests the nearest known one."""
-        known = [field.name for field in dataclasses.fields(self)]
-        for name in changes:
-            if name not in known:
-                close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-                hint = f"; did you mean {close[0]!r}?" if close else ""
-                raise SettingsError(f"unknown setting {name!r}{hint}")
-        return dataclasses.replace(self, **changes)
-
-    def as_dict(self) -> dict[str, Any]:
-        """All settings, ready for JSON."""
-        return dataclasses.asdict(self)
 
 
 _PRESETS: dict[str, dict[str, Any]] = {

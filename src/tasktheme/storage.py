@@ -20,7 +20,7 @@ from tasktheme.errors import ModelFileError, OutputError
 from tasktheme.files import pack_tensors, read_tensors, write_file
 
 FORMAT = 1
-_KIND = "tasktheme model"
+MODEL, LEARNER = "tasktheme model", "tasktheme learner"  # kinds of folder
 _WEIGHTS, _ABOUT = "weights.safetensors", "model.json"
 
 
@@ -60,16 +60,18 @@ def _holds_only_a_model(path: Path) -> bool:
         names = {entry.name for entry in path.iterdir()}
     except (OSError, ValueError):
         return False
-    return isinstance(about, dict) and about.get("kind") == _KIND and names <= {_WEIGHTS, _ABOUT}
+    return isinstance(about, dict) and about.get("kind") in (MODEL, LEARNER) and names <= {_WEIGHTS, _ABOUT}
 
 
-def save_model(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any], *, overwrite: bool) -> None:
+def save_model(
+    path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any], *, overwrite: bool, kind: str = MODEL
+) -> None:
     """Write the folder under a temporary name, then rename it into place; an old one is kept until the new one is there."""
     path = path.resolve()
     check_output(path, overwrite=overwrite)
     weights = pack_tensors(tensors, {})
     content = {
-        "kind": _KIND,
+        "kind": kind,
         "format": FORMAT,
         "weights_sha256": hashlib.sha256(weights).hexdigest(),
         **about,
@@ -95,7 +97,7 @@ def save_model(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, An
             raise OutputError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
 
 
-def load_model(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def load_model(path: Path, *, kind: str = MODEL) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Weights and description of a saved model, checked against each other."""
     if not path.is_dir():
         raise ModelFileError(f"there is no model folder {str(path)!r}")
@@ -105,8 +107,8 @@ def load_model(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise ModelFileError(f"{str(path)!r} is not a saved model: it has no {_ABOUT}") from error
     except (OSError, ValueError) as error:
         raise ModelFileError(f"{str(path / _ABOUT)!r} is damaged: {error}") from error
-    if not isinstance(about, dict) or about.get("kind") != _KIND:
-        raise ModelFileError(f"{str(path)!r} is not a model that tasktheme saved")
+    if not isinstance(about, dict) or about.get("kind") != kind:
+        raise ModelFileError(f"{str(path)!r} is not a {kind.removeprefix('tasktheme ')} that tasktheme saved")
     if not isinstance(about.get("format"), int) or about["format"] > FORMAT:
         raise ModelFileError(
             f"{str(path)!r} has model format {about.get('format')}, newer than this tasktheme reads ({FORMAT}): update tasktheme"

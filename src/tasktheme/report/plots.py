@@ -4,11 +4,14 @@ Save one with ``figure.savefig("map.png", dpi=200)`` or ``figure.savefig("map.pd
 """
 
 from tasktheme.report.distance_plots import distance_matrix, task_map
+from tasktheme.report.learner_plots import accuracy_histogram, correlation_diagram
 from tasktheme.report.model_plots import theme_gallery, training_curves
 from tasktheme.report.simplex_plot import simplex
 from tasktheme.report.task_plots import entropy_histogram, mixture_intervals, mixtures
 
 __all__ = [
+    "accuracy_histogram",
+    "correlation_diagram",
     "distance_matrix",
     "entropy_histogram",
     "mixture_intervals",

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from torch import Tensor
+from torch.optim import Optimizer
 
+from tasktheme.data.dataset import Dataset
 from tasktheme.errors import ModelFileError
 from tasktheme.files import pack_tensors, read_tensors, write_file
 from tasktheme.model.themes import Themes
@@ -24,8 +27,7 @@ def save_training(trainer: Trainer, path: Path) -> None:
     """Write networks, optimiser, themes, step and history."""
     tensors = {**trainer.networks.state_dict(), **trainer.themes.tensors(), **trainer.running.tensors()}
     if trainer.optimiser is not None:
-        for index, state in trainer.optimiser.state_dict()["state"].items():
-            tensors |= {f"optimiser.{index}.{name}": value for name, value in state.items()}
+        tensors |= optimiser_tensors(trainer.optimiser)
     info = {
         "kind": _KIND,
         "settings": trainer.settings.as_dict(),
@@ -55,18 +57,33 @@ def resume_training(trainer: Trainer, path: Path) -> None:
     trainer.running.load(tensors, info["running"], trainer.device)
     trainer.step, trainer.history = info["step"], info["history"]
     if trainer.optimiser is not None:
-        kept: dict[int, dict[str, Tensor]] = {}
-        for name, value in tensors.items():
-            if name.startswith("optimiser."):
-                _, index, part = name.split(".")
-                kept.setdefault(int(index), {})[part] = value
-        trainer.optimiser.load_state_dict({**trainer.optimiser.state_dict(), "state": kept})
+        load_optimiser(trainer.optimiser, tensors)
+
+
+def optimiser_tensors(optimiser: Optimizer) -> dict[str, Tensor]:
+    """The state of an optimiser, each tensor under its name."""
+    states = optimiser.state_dict()["state"]
+    return {f"optimiser.{index}.{name}": value for index, state in states.items() for name, value in state.items()}
+
+
+def load_optimiser(optimiser: Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Take over the state among ``tensors``."""
+    kept: dict[int, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        if name.startswith("optimiser."):
+            _, index, part = name.split(".")
+            kept.setdefault(int(index), {})[part] = value
+    optimiser.load_state_dict({**optimiser.state_dict(), "state": kept})
 
 
 def _identity(trainer: Trainer) -> dict[str, Any]:
     """What makes two trainings with the same settings the same: their length and their data."""
-    dataset = trainer.dataset
+    return {"steps": trainer.steps, **data_identity(trainer.dataset)}
+
+
+def data_identity(dataset: Dataset) -> dict[str, Any]:
+    """What tells one data set from another."""
     digest = hashlib.sha256(dataset.counts.tobytes())
     every = max(1, len(dataset.x) // _POINTS_HASHED)
     digest.update(np.ascontiguousarray(dataset.x[::every]).tobytes())
-    return {"steps": trainer.steps, "data": dataset.name, "shape": list(dataset.x.shape), "sha256": digest.hexdigest()}
+    return {"data": dataset.name, "shape": list(dataset.x.shape), "sha256": digest.hexdigest()}

@@ -1,0 +1,1 @@
+"""The paper's experiments, one file per figure: each returns its numbers; ``report`` draws them."""

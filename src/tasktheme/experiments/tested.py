@@ -1,0 +1,55 @@
+"""What all experiments start from: test tasks, and the accuracy of a meta-learner on each of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from jaxtyping import Int64
+from torch import Tensor
+
+from tasktheme.data.dataset import Dataset
+from tasktheme.data.episodes import Episodes
+from tasktheme.learners.meta import MetaLearner
+from tasktheme.learners.testing import Accuracies, listed_classes, listed_episodes
+
+PAPER_TASKS = 100  # in the paper's correlation diagrams
+_MOST_TASKS = 20_000  # of which all are tested, unless asked otherwise
+_OTHERWISE = 10_000
+
+
+@dataclass(frozen=True)
+class Tested:
+    """Test tasks with the accuracy on each."""
+
+    dataset: Dataset
+    learner: MetaLearner
+    classes: Int64[Tensor, "T W"]
+    accuracies: Accuracies
+    seed: int
+
+    def episodes(self) -> Episodes:
+        """The same tasks with the same data points, labelled ones and queries, for a model of tasks."""
+        return listed_episodes(self.dataset, self.learner.settings, self.classes, seed=self.seed)
+
+    def some(self, count: int = PAPER_TASKS) -> npt.NDArray[np.int64]:
+        """Places of ``count`` of the tasks, chosen at random by the seed."""
+        generator = np.random.default_rng(self.seed)
+        return np.sort(generator.choice(len(self.classes), size=min(count, len(self.classes)), replace=False))
+
+
+def run_test(
+    learner: MetaLearner, dataset: Dataset, tasks: int | str | None = None, *, seed: int = 1, progress: bool = False
+) -> Tested:
+    """Test on "all" tasks, a number of random ones or, by default, all where they are not too many, else 10,000."""
+    wanted = _suitable(dataset, learner) if tasks is None else tasks
+    accuracies = learner.test(dataset, wanted, seed=seed, progress=progress)
+    return Tested(dataset, learner, listed_classes(dataset, learner.settings, wanted, seed=seed), accuracies, seed)
+
+
+def _suitable(dataset: Dataset, learner: MetaLearner) -> int | str:
+    sizes = np.bincount(dataset.class_group) if learner.settings.within_group else np.array([len(dataset.class_names)])
+    count = sum(math.comb(int(size), learner.settings.ways) for size in sizes)
+    return "all" if count <= _MOST_TASKS else _OTHERWISE

@@ -1,0 +1,279 @@
+"""The commands of meta-learners and experiments."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tasktheme.errors import Interrupted, OutputError, SettingsError
+from tasktheme.options import (
+    INTERRUPTED,
+    AllowDamaged,
+    Data,
+    DataDir,
+    Device,
+    DeviceName,
+    HeldOut,
+    Overwrite,
+    Part,
+    PartOf,
+    Quiet,
+    Seed,
+    Size,
+    Source,
+    leave,
+    parse_changes,
+    refuse_existing,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from tasktheme.learners.meta import MetaLearner
+    from tasktheme.ptm import PTM
+
+
+class LearnerName(StrEnum):
+    """Meta-learners."""
+
+    maml = "maml"
+    protonet = "protonet"
+    abml = "abml"
+
+
+class ExperimentName(StrEnum):
+    """Figures of the paper."""
+
+    entropy_accuracy = "entropy-accuracy"
+    distance_accuracy = "distance-accuracy"
+    accuracy_histogram = "accuracy-histogram"
+
+
+Change = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Change any one setting; may be repeated.")]
+Run = Annotated[Path, typer.Argument(help="A folder that meta-train wrote.", metavar="RUN", show_default=False)]
+
+
+def meta_train(
+    learner: Annotated[LearnerName, typer.Argument(help="Which meta-learner.", metavar="LEARNER", show_default=False)],
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Folder for the trained meta-learner.", show_default=False)],
+    tasks: Annotated[int, typer.Option(help="Training tasks to draw.", min=1)] = 100_000,
+    ways: Annotated[int | None, typer.Option(help="Classes in a task.", show_default="5")] = None,
+    shots: Annotated[int | None, typer.Option(help="Labelled points of each class.", show_default="1")] = None,
+    queries: Annotated[int | None, typer.Option(help="Points of each class to predict.", show_default="15")] = None,
+    patience: Annotated[
+        int | None, typer.Option(help="Stop early after so many validations without a better one.", show_default="never")
+    ] = None,
+    weight_decay: Annotated[float | None, typer.Option(help="L2 on all weights.", show_default="0")] = None,
+    change: Change = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of everything random.", min=0, show_default="0")] = None,
+    device: Device = DeviceName.auto,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted training of the same name.")] = False,
+    compiled: Annotated[bool, typer.Option("--compile", help="Compile the step first (protonet on a GPU).")] = False,
+    data_dir: DataDir = None,
+    size: Size = 64,
+    held_out: HeldOut = None,
+    allow_damaged: AllowDamaged = False,
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train a meta-learner on tasks drawn from a data set's training classes, validated on its validation classes.
+
+    Ctrl-C stops between two steps and keeps the state; the same command with `--resume` goes on.
+
+    Examples: `tasktheme meta-train maml mini-imagenet --out run`,
+    `tasktheme meta-train protonet glyphs --out run --tasks 2000 --set filters=32`
+    """
+    from tasktheme.learners.build import find_learner
+    from tasktheme.learners.meta import MetaLearner
+    from tasktheme.storage import check_output
+
+    options = {
+        "ways": ways,
+        "shots": shots,
+        "queries": queries,
+        "patience": patience,
+        "weight_decay": weight_decay,
+        "seed": seed,
+    }
+    changes = parse_changes(change or []) | {name: value for name, value in options.items() if value is not None}
+    made = MetaLearner(learner.value, settings=find_learner(learner.value).Settings().changed(changes), device=device.value)
+    check_output(out, overwrite=overwrite)
+    checkpoint = out.with_name(f"{out.name}.checkpoint")
+    if checkpoint.exists() and not resume:
+        raise OutputError(f"{str(checkpoint)!r} keeps an interrupted training: go on with --resume, or delete it")
+    split = Source(data, data_dir, size, held_out, allow_damaged, quiet).split()
+    try:
+        made.fit(split, tasks, progress=not quiet, checkpoint=checkpoint, resume=resume, compiled=compiled)
+    except Interrupted as stop:
+        leave(f"{str(stop).split(';')[0]}; run the same command with --resume to go on", INTERRUPTED)
+    made.save(out, overwrite=overwrite)
+    checkpoint.unlink(missing_ok=True)
+    if not quiet:
+        typer.echo(f"wrote {out}: {made!r}")
+        if made.validations:
+            step, accuracy = max(made.validations, key=lambda pair: pair[1])
+            typer.echo(f"best validation {100 * accuracy:.2f} % after {step * made.settings.batch_tasks:,} tasks")
+        typer.echo(f"next:  tasktheme meta-test {out} {data} --tasks 600")
+
+
+def meta_test(
+    run: Run,
+    data: Data,
+    tasks: Annotated[str, typer.Option(help="How many random tasks, or 'all' choices of classes.", metavar="all|N")] = "600",
+    out: Annotated[Path | None, typer.Option(help="Parquet file for the accuracy on each task.")] = None,
+    picture: Annotated[Path | None, typer.Option(help="Histogram of the accuracies, .png or .pdf.")] = None,
+    part: PartOf = Part.test,
+    seed: Seed = 1,
+    device: Device = DeviceName.auto,
+    data_dir: DataDir = None,
+    size: Size = 64,
+    held_out: HeldOut = None,
+    allow_damaged: AllowDamaged = False,
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
+) -> None:
+    """Test a meta-learner: the accuracy on each of many tasks of classes it never saw, and their mean.
+
+    Examples: `tasktheme meta-test run mini-imagenet --tasks all --out accuracy.parquet --picture histogram.png`
+    """
+    from tasktheme.learners.meta import MetaLearner
+    from tasktheme.report.learner_plots import accuracy_histogram
+
+    for path in (out, picture):
+        if path is not None:
+            refuse_existing(path, overwrite=overwrite)
+    _check_picture(picture)
+    loaded = MetaLearner.load(run, device=device.value)
+    dataset = Source(data, data_dir, size, held_out, allow_damaged, quiet).part(part)
+    found = loaded.test(dataset, _count(tasks), seed=seed, progress=not quiet)
+    if out is not None:
+        found.save(out, overwrite=overwrite)
+    if picture is not None:
+        _save_picture(accuracy_histogram(found), picture)
+    typer.echo(f"accuracy {found!r}")
+
+
+def experiment(
+    name: Annotated[ExperimentName, typer.Argument(help="Which figure.", metavar="NAME", show_default=False)],
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Folder for the numbers (.json) and the picture (.png).")] = Path("experiments"),
+    learner: Annotated[Path | None, typer.Option(help="A folder that meta-train wrote; trained into OUT if left out.")] = None,
+    model: Annotated[Path | None, typer.Option(help="A folder that fit wrote; trained into OUT if left out.")] = None,
+    tasks: Annotated[
+        str | None,
+        typer.Option(help="Test tasks.", metavar="all|N", show_default="all, or 10000 where there are over 20,000"),
+    ] = None,
+    training_tasks: Annotated[int, typer.Option(help="Training tasks that distances are measured to.", min=1)] = 10_000,
+    learner_tasks: Annotated[int, typer.Option(help="Tasks that MAML is trained on, where it must be.", min=1)] = 100_000,
+    model_tasks: Annotated[int, typer.Option(help="Tasks that the task model is trained on, where it must be.", min=1)] = 60_000,
+    seed: Seed = 1,
+    device: Device = DeviceName.auto,
+    data_dir: DataDir = None,
+    size: Size = 64,
+    held_out: HeldOut = None,
+    allow_damaged: AllowDamaged = False,
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
+) -> None:
+    """Reproduce a figure of the paper: accuracy against task entropy or distance, or the histogram of accuracies.
+
+    What is not given is trained first and kept in OUT as `learner` and `model`, where the next experiment finds it; a
+    training that was interrupted goes on.
+
+    Examples: `tasktheme experiment entropy-accuracy mini-imagenet --learner run --model model`,
+    `tasktheme experiment accuracy-histogram glyphs --out results`
+    """
+    from tasktheme.experiments.accuracy_histogram import histogram_summary
+    from tasktheme.experiments.distance_accuracy import distance_accuracy
+    from tasktheme.experiments.entropy_accuracy import entropy_accuracy
+    from tasktheme.experiments.tested import run_test
+    from tasktheme.files import write_file
+    from tasktheme.report.learner_plots import accuracy_histogram, correlation_diagram
+
+    numbers, picture = (out / f"{name.value}.{ending}" for ending in ("json", "png"))
+    wanted = None if tasks is None else _count(tasks)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"cannot make the folder {str(out)!r}: {error.strerror or error}") from error
+    for path in (numbers, picture):
+        refuse_existing(path, overwrite=overwrite)
+    split = Source(data, data_dir, size, held_out, allow_damaged, quiet).split()
+    needs_model = name != ExperimentName.accuracy_histogram
+    try:
+        themes = _model(model, out / "model", split, model_tasks, device.value, quiet) if needs_model else None
+        trained = _learner(learner, out / "learner", split, learner_tasks, device.value, quiet)
+    except Interrupted as stop:
+        leave(f"{str(stop).split(';')[0]}; run the same command again to go on", INTERRUPTED)
+    tested = run_test(trained, split.test, wanted, seed=seed, progress=not quiet)
+    if themes is None:
+        result, figure = histogram_summary(tested.accuracies), accuracy_histogram(tested.accuracies)
+    else:
+        diagram = (
+            entropy_accuracy(tested, themes, progress=not quiet)
+            if name == ExperimentName.entropy_accuracy
+            else distance_accuracy(tested, themes, split.train, training_tasks=training_tasks, progress=not quiet)
+        )
+        result, figure = diagram.as_dict(), correlation_diagram(diagram)
+    write_file(numbers, (json.dumps(result, indent=1) + "\n").encode())
+    _save_picture(figure, picture)
+    if not quiet:
+        typer.echo(f"accuracy {tested.accuracies!r}")
+        if themes is not None:
+            for found in (diagram.few, diagram.all):
+                low, high = found.spearman_interval
+                typer.echo(f"{found.tasks:,} tasks: Spearman {found.spearman:.3f} ({low:.3f} to {high:.3f})")
+        typer.echo(f"wrote {numbers} and {picture}")
+
+
+def _model(given: Path | None, own: Path, split: Any, tasks: int, device: str, quiet: bool) -> PTM:
+    from tasktheme.ptm import PTM
+
+    if given is not None or own.exists():
+        return PTM.load(given or own, device=device)
+    checkpoint = own.with_name("model.checkpoint")
+    model = PTM(device=device).fit(split.train, tasks, progress=not quiet, checkpoint=checkpoint, resume=True)
+    model.save(own)
+    checkpoint.unlink(missing_ok=True)
+    return model
+
+
+def _learner(given: Path | None, own: Path, split: Any, tasks: int, device: str, quiet: bool) -> MetaLearner:
+    from tasktheme.learners.meta import MetaLearner
+
+    if given is not None or own.exists():
+        return MetaLearner.load(given or own, device=device)
+    checkpoint = own.with_name("learner.checkpoint")
+    learner = MetaLearner("maml", device=device).fit(split, tasks, progress=not quiet, checkpoint=checkpoint, resume=True)
+    learner.save(own)
+    checkpoint.unlink(missing_ok=True)
+    return learner
+
+
+def _count(tasks: str) -> int | str:
+    if tasks == "all":
+        return tasks
+    try:
+        return int(tasks)
+    except ValueError:
+        raise SettingsError(f"--tasks takes a number or 'all', got {tasks!r}") from None
+
+
+def _check_picture(path: Path | None) -> None:
+    if path is not None and path.suffix not in (".png", ".pdf", ".svg"):
+        raise OutputError(f"{str(path)!r}: a picture is written as .png, .pdf or .svg")
+
+
+def _save_picture(figure: Figure, path: Path) -> None:
+    from io import BytesIO
+
+    from tasktheme.files import write_file
+
+    content = BytesIO()
+    figure.savefig(content, format=path.suffix[1:], dpi=200)
+    write_file(path, content.getvalue())

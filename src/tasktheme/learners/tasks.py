@@ -1,0 +1,66 @@
+"""Tasks for meta-learners: which classes, and which of their points are labelled and which are to be predicted."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Int64
+from torch import Tensor
+
+from tasktheme.data.dataset import Dataset
+from tasktheme.data.episodes import EpisodeBatch, EpisodeSampler
+from tasktheme.errors import DataError
+from tasktheme.learners.base import Points
+from tasktheme.learners.settings import LearnerSettings
+
+_MOST_LISTED = 1_000_000
+
+
+class PointSource:
+    """The images of a data set on a device, channels last, as the networks want them."""
+
+    def __init__(self, dataset: Dataset, device: torch.device) -> None:
+        if dataset.unlabelled:
+            raise DataError(f"{dataset.name!r} has no labels: a meta-learner needs them")
+        if len(dataset.point_shape) != 3:
+            raise DataError(f"{dataset.name!r}: meta-learners take images, got data points of shape {dataset.point_shape}")
+        self._data = dataset.tensor.to(device).movedim(1, -1).contiguous()
+        self._scale = 1.0 / 255.0 if self._data.dtype == torch.uint8 else 1.0
+
+    def __call__(self, batch: EpisodeBatch, ways: int) -> Points:
+        """The points of a batch of tasks."""
+        return Points(self._data[batch.rows].movedim(-1, 2).float() * self._scale, batch.labels, ways)
+
+
+def make_sampler(dataset: Dataset, settings: LearnerSettings, device: torch.device, *, ways: int, seed: int) -> EpisodeSampler:
+    """Random tasks of ``ways`` classes, labelled points and queries together."""
+    return EpisodeSampler(
+        dataset,
+        ways=ways,
+        shots=settings.shots + settings.queries,
+        seed=seed,
+        within_group=settings.within_group,
+        device=device,
+    )
+
+
+def all_classes(dataset: Dataset, ways: int, *, within_group: bool) -> Int64[Tensor, "T W"]:
+    """Every choice of ``ways`` classes (of one group), in order."""
+    group = torch.as_tensor(dataset.class_group) if within_group else torch.zeros(len(dataset.class_names), dtype=torch.int64)
+    sizes = torch.bincount(group)
+    count = sum(math.comb(size, ways) for size in sizes.tolist())
+    if count == 0:
+        raise DataError(f"{dataset.name!r} has too few classes for tasks of {ways}; ask for fewer ways")
+    if count > _MOST_LISTED:
+        raise DataError(f"{dataset.name!r} has {count:,} tasks of {ways} classes, too many to list; ask for a number of tasks")
+    parts = [torch.combinations(torch.nonzero(group == g).flatten(), ways) for g in range(len(sizes))]
+    return torch.cat(parts)
+
+
+def listed_sampler(
+    dataset: Dataset, settings: LearnerSettings, classes: Int64[Tensor, "T W"], device: torch.device, *, seed: int
+) -> EpisodeSampler:
+    """Tasks whose classes are given; a task's points depend on the seed and its number in the list alone."""
+    shots = settings.shots + settings.queries
+    return EpisodeSampler(dataset, tasks=classes.numpy(), shots=shots, seed=seed, device=device)

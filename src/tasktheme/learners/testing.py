@@ -1,0 +1,147 @@
+"""Meta-testing: how well a trained meta-learner learns each of many tasks."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from jaxtyping import Int64
+from torch import Tensor
+
+from tasktheme.data.dataset import Dataset
+from tasktheme.data.episodes import Episodes, EpisodeSampler
+from tasktheme.errors import DataError, ModelFileError, OutputError
+from tasktheme.learners.base import Learner, Noise, precision, task_accuracy
+from tasktheme.learners.settings import LearnerSettings
+from tasktheme.learners.tasks import PointSource, all_classes, listed_sampler, make_sampler
+from tasktheme.progress import progress_bar
+
+_FORMAT = 1
+_NUMBERS_AT_ONCE = {"cpu": 1 << 25, "cuda": 1 << 31}  # in the first feature maps of the tasks that are tested together
+
+Floats = npt.NDArray[np.float64]
+
+
+def random_classes(dataset: Dataset, settings: LearnerSettings, count: int, *, seed: int) -> Int64[Tensor, "T W"]:
+    """The classes of ``count`` random tasks."""
+    sampler: EpisodeSampler = make_sampler(dataset, settings, torch.device("cpu"), ways=settings.ways, seed=seed)
+    return sampler.classes(torch.arange(count))[0]
+
+
+def listed_classes(dataset: Dataset, settings: LearnerSettings, tasks: int | str, *, seed: int) -> Int64[Tensor, "T W"]:
+    """The classes of the tasks that a user asked for: "all" of them, or a number of random ones."""
+    if tasks == "all":
+        return all_classes(dataset, settings.ways, within_group=settings.within_group)
+    if not isinstance(tasks, int) or isinstance(tasks, bool) or tasks < 1:
+        raise DataError(f"tasks must be 'all' or a whole number of at least 1, got {tasks!r}")
+    return random_classes(dataset, settings, tasks, seed=seed)
+
+
+def task_accuracies(
+    learner: Learner, dataset: Dataset, classes: Int64[Tensor, "T W"], *, seed: int, progress: bool = False
+) -> Floats:
+    """(T,) the accuracy on each listed task's queries; it does not depend on which tasks are tested together."""
+    settings = learner.settings
+    if dataset.point_shape != learner.point_shape:
+        raise DataError(f"this learner takes images of shape {learner.point_shape}, got {dataset.point_shape}")
+    device = next(learner.parameters()).device
+    points, sampler = PointSource(dataset, device), listed_sampler(dataset, settings, classes, device, seed=seed)
+    size = _tasks_at_once(learner, device)
+    found = []
+    with precision(settings), torch.no_grad(), progress_bar("meta-testing", len(classes), show=progress) as advance:
+        for first in range(0, len(classes), size):
+            numbers = torch.arange(first, min(first + size, len(classes)), device=device)
+            support, query = (points(part, settings.ways) for part in sampler.draw(numbers, settings.shots, settings.queries))
+            noise = Noise(seed, numbers)
+            log_p = learner.predict(learner.adapt(support, noise), query.x, noise)
+            found.append(task_accuracy(log_p, query.y))
+            advance(len(numbers), "")
+    return torch.cat(found).double().cpu().numpy()
+
+
+def _tasks_at_once(learner: Learner, device: torch.device) -> int:
+    settings = learner.settings
+    points = settings.ways * (settings.shots + settings.queries)
+    numbers = points * math.prod(learner.point_shape[1:]) * settings.filters * learner.networks
+    return max(1, _NUMBERS_AT_ONCE.get(device.type, _NUMBERS_AT_ONCE["cpu"]) // numbers)
+
+
+@dataclass(frozen=True, eq=False)
+class Accuracies:
+    """The accuracy of a meta-learner on each of many tasks.
+
+    Attributes:
+        accuracy: (T,) share of a task's queries that are predicted right.
+        columns: what else is known of the tasks: their classes and group.
+        about: the learner's fingerprint, the data, the seed, ways, shots and queries.
+    """
+
+    accuracy: Floats
+    columns: Mapping[str, Sequence[Any]]
+    about: Mapping[str, Any]
+
+    def __len__(self) -> int:
+        return len(self.accuracy)
+
+    @property
+    def mean(self) -> float:
+        """Mean accuracy over the tasks."""
+        return float(self.accuracy.mean())
+
+    @property
+    def interval(self) -> float:
+        """Half the width of the mean's 95 % interval, by the normal distribution, as the field reports it."""
+        return float(1.96 * self.accuracy.std(ddof=1) / np.sqrt(len(self))) if len(self) > 1 else float("nan")
+
+    def __repr__(self) -> str:
+        return f"{100 * self.mean:.2f} % +- {100 * self.interval:.2f} over {len(self):,} tasks"
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write a Parquet file with a row for each task."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        target = Path(path)
+        if target.exists() and not overwrite:
+            raise OutputError(f"{str(target)!r} exists already")
+        arrays = {"accuracy": pa.array(self.accuracy), **{name: pa.array(list(values)) for name, values in self.columns.items()}}
+        about = json.dumps({"format": _FORMAT, "kind": "accuracies", **self.about})
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+        try:
+            pq.write_table(pa.table(arrays).replace_schema_metadata({"tasktheme": about}), temporary)
+            temporary.replace(target)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise OutputError(f"cannot write {str(target)!r}: {error.strerror or error}") from error
+
+    @classmethod
+    def load(cls, path: str | Path) -> Accuracies:
+        """Read what :meth:`save` wrote."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            table = pq.read_table(path)
+            about = json.loads(table.schema.metadata[b"tasktheme"])
+            if about.pop("kind") != "accuracies" or about.pop("format") > _FORMAT:
+                raise ValueError("foreign or newer")
+            accuracy = table.column("accuracy").to_numpy().astype(np.float64)
+        except FileNotFoundError as error:
+            raise ModelFileError(f"there is no file {str(path)!r}") from error
+        except (OSError, pa.ArrowInvalid, KeyError, TypeError, ValueError) as error:
+            raise ModelFileError(f"{str(path)!r} does not hold accuracies that tasktheme wrote, or is damaged") from error
+        columns = {name: table.column(name).to_pylist() for name in table.column_names if name != "accuracy"}
+        return cls(accuracy, columns, about)
+
+
+def listed_episodes(dataset: Dataset, settings: LearnerSettings, classes: Int64[Tensor, "T W"], *, seed: int) -> Episodes:
+    """The listed tasks with the very points that a meta-test of this seed uses, labelled and queries together."""
+    return dataset.episodes(shots=settings.shots + settings.queries, tasks=classes.numpy(), seed=seed)

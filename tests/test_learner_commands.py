@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tasktheme as tt
+from oracles.small import SMALL, small_images
+from tasktheme import cli
+from tasktheme.learners.testing import Accuracies
+
+TINY = ["filters=4", "modules=3", "batch_tasks=2", "inner_steps=1", "test_steps=1"]
+SETTINGS = [word for setting in TINY for word in ("--set", setting)]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["tasktheme", *map(str, arguments)])
+        with pytest.raises(SystemExit) as leaving:
+            cli.main()
+        said = capsys.readouterr()
+        return int(leaving.value.code or 0), said.out, said.err
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("data") / "small.npz"
+    images = small_images()
+    np.savez(file, x=images.x, y=np.repeat(np.arange(8), 10), groups=np.repeat(np.arange(2), 40))
+    return file
+
+
+@pytest.fixture(scope="module")
+def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    values = dict(setting.split("=") for setting in TINY)
+    learner = tt.MetaLearner("maml", device="cpu", ways=3, queries=4, **{k: int(v) for k, v in values.items()})
+    learner.fit(tt.load_dataset(data, split=0.5), 4, progress=False).save(folder)
+    return folder
+
+
+def test_meta_train_and_meta_test(run, data: Path, tmp_path: Path) -> None:
+    folder, table, picture = tmp_path / "run", tmp_path / "a.parquet", tmp_path / "h.png"
+    words = ["--tasks", 6, "--ways", 3, "--queries", 4, "--held-out", 0.5, "--weight-decay", 0.01, "--seed", 3, "-q", *SETTINGS]
+    code, _, err = run("meta-train", "maml", data, "--out", folder, *words)
+    assert code == 0, err
+    loaded = tt.MetaLearner.load(folder)
+    assert (loaded.settings.ways, loaded.settings.weight_decay, loaded.settings.seed) == (3, 0.01, 3)
+    assert not (tmp_path / "run.checkpoint").exists()
+    code, out, err = run(
+        "meta-test", folder, data, "--tasks", "all", "--held-out", 0.5, "--out", table, "--picture", picture, "-q"
+    )
+    assert code == 0, err
+    found = Accuracies.load(table)
+    assert len(found) == 4  # all choices of 3 of the 4 held-out classes
+    assert f"accuracy {100 * found.mean:.2f} %" in out
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_experiments_train_what_is_missing_once(run, data: Path, trained: Path, tmp_path: Path) -> None:
+    model, out = tmp_path / "model", tmp_path / "out"
+    split = tt.load_dataset(data, split=0.5)
+    tt.PTM(settings=SMALL, device="cpu").fit(split.train, 8, progress=False).save(model)
+    common = [data, "--out", out, "--learner", trained, "--held-out", 0.5, "-q", "--training-tasks", 12]
+    for name in ("entropy-accuracy", "distance-accuracy"):
+        code, _, err = run("experiment", name, *common, "--model", model, "--tasks", 120)
+        assert code == 0, err
+        result = json.loads((out / f"{name}.json").read_text())
+        assert result["as in the paper"]["tasks"] == 100
+        assert result["all tasks"]["tasks"] == len(result["x"]) == len(result["accuracy"]) == 120
+        assert (out / f"{name}.png").stat().st_size > 1000
+    code, _, err = run("experiment", "accuracy-histogram", *common)
+    assert code == 0, err
+    assert json.loads((out / "accuracy-histogram.json").read_text())["tasks"] == 4
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("meta-train mamml {data} --out {tmp}/r", "mamml"),
+        ("meta-train maml nothing --out {tmp}/r", "nothing"),
+        ("meta-train maml {data} --out {tmp}/r --set inner_step=2", "did you mean 'inner_steps'"),
+        ("meta-train protonet {data} --out {tmp}/r --set device=cpu", "unknown setting 'device'"),
+        ("meta-train maml {data} --out {run}", "exists already"),
+        ("meta-train maml {data} --out {tmp}/r --ways 9 --queries 3", "ask for 9 ways"),
+        ("meta-train maml {data} --out {tmp}/r --ways 3 --queries 3 --patience 2 --set modules=2", "validation classes"),
+        ("meta-test {tmp}/absent {data}", "no model folder"),
+        ("meta-test {run} {data} --tasks many", "a number or 'all'"),
+        ("meta-test {run} {data} --tasks 0", "at least 1, got 0"),
+        ("meta-test {run} {data} --picture {tmp}/a.xls", ".png, .pdf or .svg"),
+        ("meta-test {run} {data} --out {tmp}/no/a.parquet", "folder does not exist"),
+        ("experiment accuracy {data}", "accuracy"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_2_and_leaves_nothing(
+    run, data: Path, trained: Path, tmp_path: Path, words: str, expected: str
+) -> None:
+    code, out, err = run(*(word.format(tmp=tmp_path, data=data, run=trained) for word in words.split()))
+    assert code == 2
+    assert err.startswith("tasktheme: ")
+    assert err.count("\n") == 1
+    assert expected in err
+    assert out == ""
+    assert list(tmp_path.iterdir()) == []
