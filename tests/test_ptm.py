@@ -106,6 +106,14 @@ def test_images_as_floats_embed_as_their_uint8(model: tt.PTM, data: tt.Dataset) 
     np.testing.assert_array_equal(model.embed([as_floats]).concentration, model.embed([data.x[:9]]).concentration)
 
 
+def test_groups_with_fewer_classes_than_the_most_ways_train_too(data: tt.Dataset) -> None:
+    """The most ways are then those of the largest group, here four."""
+    changes = {"norm": "batch", "classification_weight": 1.0, "initialisation": "random"}
+    wide, exact = (SMALL.changed({"ways": ways, **changes}) for ways in ((2, 9), (2, 4)))
+    losses = [tt.PTM(settings=s).fit(data, tasks=8, progress=False).history[-1]["loss"] for s in (wide, exact)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+
+
 def test_unlabelled_tasks_train_too() -> None:
     generator = np.random.default_rng(0)
     tasks = [generator.normal(size=(n, 3)) + 5.0 * (i % 2) for i, n in enumerate([1, 2, 9, 30, 31, 8, 50, 60])]
