@@ -10,6 +10,7 @@ import torch
 
 import tasktheme as tt
 from oracles.small import SMALL, small_images, small_vectors
+from tasktheme.device import find_device
 from tasktheme.errors import DataError, ModelFileError, NotFittedError, OutputError, SettingsError
 
 
@@ -209,6 +210,14 @@ def test_a_missing_gpu_is_not_called_damage(model: tt.PTM, tmp_path: Path) -> No
     model.save(tmp_path / "model")
     with pytest.raises(SettingsError, match="no GPU"):
         tt.PTM.load(tmp_path / "model", device="cuda")
+
+
+def test_a_gpu_other_than_the_current_one_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    assert [find_device(name).index for name in ("cuda", "cuda:0")] == [None, 0]
+    with pytest.raises(SettingsError, match=r"'cuda:1' is not the current GPU.*CUDA_VISIBLE_DEVICES"):
+        tt.PTM(device="cuda:1")
 
 
 def _truncate(folder: Path) -> None:
