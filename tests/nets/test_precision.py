@@ -12,6 +12,7 @@ from torch import Tensor
 import tasktheme as tt
 from oracles.small import SMALL, small_images
 from tasktheme.nets.build import Networks
+from tasktheme.nets.norm import ImageGroupNorm, TaskBatchNorm, normalise_groups
 from tasktheme.nets.precision import bfloat16_products
 from tasktheme.nets.strided import Doubling, Halving
 from tasktheme.settings import Precision, Settings
@@ -55,6 +56,14 @@ def test_rounded_products_give_nearly_the_same_numbers_and_gradients_in_float32(
         assert (rounded - exact).norm() <= 0.02 * exact.norm()
         assert torch.equal(chosen, exact)  # "auto" on a CPU
     assert torch.cosine_similarity(gradients["bfloat16"], gradients["float32"], dim=0) > 0.99
+
+
+def test_norms_widen_what_they_are_given() -> None:
+    x = (40.0 + torch.rand((4, 8, 6, 6), generator=torch.Generator().manual_seed(0))).bfloat16()
+    mask = torch.ones((2, 2), dtype=torch.bool)
+    batch, group = TaskBatchNorm(8), ImageGroupNorm(8).norm
+    assert torch.equal(batch(x, mask), batch(x.float(), mask))
+    assert torch.equal(normalise_groups(x, group), normalise_groups(x.float(), group))
 
 
 def test_networks_of_vectors_are_never_rounded() -> None:

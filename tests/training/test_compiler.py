@@ -54,6 +54,7 @@ def test_silence_ends_with_the_training() -> None:
 # In a process of its own: the compiler does not see through the checks of shapes that tests put around every function.
 _COMPILED_TRAININGS = """
 import sys, torch
+from pathlib import Path
 from oracles.small import SMALL, small_images
 from tasktheme.nets.build import Networks
 from tasktheme.training.checkpoint import resume_training, save_training
@@ -66,8 +67,9 @@ def trainer(compiled):
 eager, compiled, stopped, resumed = (trainer(flag) for flag in (False, True, False, True))
 for _ in range(stopped.warm_up_steps):
     stopped.train_step()
-save_training(stopped, sys.argv[1])
-resume_training(resumed, sys.argv[1])
+file = Path(sys.argv[1])
+save_training(stopped, file)
+resume_training(resumed, file)
 for whole in (eager, compiled, resumed):
     whole.run(progress=False)
 for ours in (compiled, resumed):
