@@ -10,6 +10,7 @@ import torch
 
 import tasktheme as tt
 from oracles.small import SMALL, small_images, small_vectors
+from tasktheme.device import find_device
 from tasktheme.errors import DataError, ModelFileError, NotFittedError, OutputError, SettingsError
 
 
@@ -104,6 +105,14 @@ def test_mean_embedding_is_the_mean_over_a_tasks_points(model: tt.PTM, data: tt.
 def test_images_as_floats_embed_as_their_uint8(model: tt.PTM, data: tt.Dataset) -> None:
     as_floats = data.x[:9].astype(np.float64) / 255.0
     np.testing.assert_array_equal(model.embed([as_floats]).concentration, model.embed([data.x[:9]]).concentration)
+
+
+def test_groups_with_fewer_classes_than_the_most_ways_train_too(data: tt.Dataset) -> None:
+    """The most ways are then those of the largest group, here four."""
+    changes = {"norm": "batch", "classification_weight": 1.0, "initialisation": "random"}
+    wide, exact = (SMALL.changed({"ways": ways, **changes}) for ways in ((2, 9), (2, 4)))
+    losses = [tt.PTM(settings=s).fit(data, tasks=8, progress=False).history[-1]["loss"] for s in (wide, exact)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
 
 
 def test_unlabelled_tasks_train_too() -> None:
@@ -201,6 +210,14 @@ def test_a_missing_gpu_is_not_called_damage(model: tt.PTM, tmp_path: Path) -> No
     model.save(tmp_path / "model")
     with pytest.raises(SettingsError, match="no GPU"):
         tt.PTM.load(tmp_path / "model", device="cuda")
+
+
+def test_a_gpu_other_than_the_current_one_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    assert [find_device(name).index for name in ("cuda", "cuda:0")] == [None, 0]
+    with pytest.raises(SettingsError, match=r"'cuda:1' is not the current GPU.*CUDA_VISIBLE_DEVICES"):
+        tt.PTM(device="cuda:1")
 
 
 def _truncate(folder: Path) -> None:

@@ -27,6 +27,7 @@ from tasktheme.errors import SettingsError, TaskThemeError
         ({"bound_weight": float("nan")}, "'bound_weight' must be a finite number"),
         ({"learn_concentration": 1}, "'learn_concentration' must be true or false"),
         ({"covariance": "ful"}, "did you mean 'full'?"),
+        ({"precision": "float16"}, "did you mean 'bfloat16'?"),
         ({"theme": 4}, "unknown setting 'theme'; did you mean 'themes'?"),
         ({"validation_responsibilities": "reused", "t_shots": 3}, "t_shots = v_shots"),
     ],

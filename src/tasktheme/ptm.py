@@ -26,6 +26,7 @@ from tasktheme.settings import Settings
 from tasktheme.storage import fingerprint, load_model, save_model
 from tasktheme.tasks.taskset import TaskSet
 from tasktheme.training.checkpoint import resume_training, save_training
+from tasktheme.training.compiler import compiler_fault
 from tasktheme.training.embedding import EmbeddedTasks, SharedPoints, embed_batch
 from tasktheme.training.loop import Trainer
 
@@ -92,7 +93,7 @@ class PTM:
             checkpoint: a file that keeps the state of the training, written now and then and on interrupt.
             resume: go on from ``checkpoint`` where it exists; on a CPU the result is the same to the bit.
             compiled: let torch compile the step first, which takes a minute; by default in long trainings on a GPU, where
-                it pays.
+                it pays, if torch finds a compiler.
         """
         dataset = _as_dataset(data)
         if not isinstance(tasks, int | np.integer) or tasks < 1:
@@ -115,7 +116,9 @@ class PTM:
         networks.standardise_by(dataset.tensor)
         steps = -(-int(tasks) // settings.batch_tasks)
         if compiled is None:
-            compiled = self.device.type == "cuda" and tasks >= _TASKS_WORTH_COMPILING
+            compiled = _worth_compiling(self.device, tasks)
+        elif compiled and (fault := compiler_fault(self.device)) is not None:
+            raise SettingsError(f"torch cannot compile the step here: {fault}; train without compiling it")
         trainer = Trainer(settings, networks, dataset, steps, self.device, compiled)
         if resume and file is not None and file.exists():
             resume_training(trainer, file)
@@ -284,6 +287,10 @@ class _Fitted:
     @cached_property
     def fingerprint(self) -> str:
         return fingerprint(self.tensors())
+
+
+def _worth_compiling(device: torch.device, tasks: int) -> bool:
+    return device.type == "cuda" and tasks >= _TASKS_WORTH_COMPILING and compiler_fault(device) is None
 
 
 def _check_themes(themes: Themes, settings: Settings) -> None:

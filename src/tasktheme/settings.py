@@ -110,7 +110,8 @@ class Settings(CheckedSettings):
 
     # training
     precision: Precision = "auto"
-    """Of the convolutions in training; "auto" is "bfloat16" on a GPU and "float32" elsewhere. All else is float32."""
+    """Of the products in convolutional networks in training; "auto" is "bfloat16" on a GPU and "float32" elsewhere. Embeddings,
+    norms, themes and weights are float32 always."""
     batch_tasks: int = 20
     """Tasks in a mini-batch."""
     ways: tuple[int, int] = (5, 5)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from oracles import plain
 from oracles.plain import Array
 from oracles.problems import COVARIANCES, make_problem
 from tasktheme.data.episodes import EpisodeBatch
+from tasktheme.model.initialise import normal_moments
 from tasktheme.model.objective import Objective, objective
 from tasktheme.model.themes import Moments, Themes
 from tasktheme.nets.build import Networks
@@ -242,3 +243,16 @@ def test_recomputed_responsibilities_need_no_gradient(variant: str) -> None:
     """They maximise the bound given gamma, which an empty t half holds at the prior: the slope is exact without theirs."""
     analytic, numeric = directional_slopes(make_case(VARIANTS[variant], themes=3, sizes=((0, 0, 0), SIZES[1])))
     assert analytic == pytest.approx(numeric, rel=1e-5)
+
+
+@pytest.mark.parametrize("responsibilities", ["recomputed", "reused"])
+def test_themes_that_are_all_alike_have_the_gradient_of_one(responsibilities: str) -> None:
+    """The prior of the warm-up: K standard normal themes, a plain variational auto-encoder."""
+    gradients = []
+    for themes in (1, 4):
+        alike = normal_moments(torch.zeros((themes, LATENT), dtype=torch.float64), 1.0, covariance="full")
+        case = make_case(IMAGES | {"validation_responsibilities": responsibilities}, themes=themes)
+        case = replace(case, themes=Themes.build(torch.full_like(alike.n, 1.1), alike, floor=1e-4))
+        gradients.append(torch.autograd.grad(case.run().loss, list(case.networks.parameters())))
+    assert all(slope.abs().max() > 0.0 for slope in gradients[0])
+    torch.testing.assert_close(*gradients)

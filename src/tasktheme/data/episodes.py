@@ -89,9 +89,9 @@ class EpisodeSampler:
         self._group_sizes = sizes.to(device)
         self._starts = torch.as_tensor(dataset.starts).to(device)
         self._counts = torch.as_tensor(dataset.counts).to(device)
-        self._most_ways = self.listed.shape[1] if self.listed is not None else min(self.ways[1], members.shape[1])
+        self.most_ways = self.listed.shape[1] if self.listed is not None else min(self.ways[1], members.shape[1])
         self._way_slots, self._member_slots, self._point_slots = (
-            torch.arange(size, device=device) for size in (self._most_ways, members.shape[1], int(dataset.counts.max()))
+            torch.arange(size, device=device) for size in (self.most_ways, members.shape[1], int(dataset.counts.max()))
         )
 
     def classes(self, task: Int64[Tensor, " T"]) -> tuple[Int64[Tensor, "T W"], Bool[Tensor, "T W"]]:
@@ -103,7 +103,7 @@ class EpisodeSampler:
         size = self._group_sizes[group]
         fewest, most = self.ways
         ways = fewest + random_below(self.seed, _WAYS, task, size.clamp_max(most) - fewest + 1)
-        order = random_order(self.seed, _CLASSES, task, size, slots=self._member_slots, take=self._most_ways)
+        order = random_order(self.seed, _CLASSES, task, size, slots=self._member_slots, take=self.most_ways)
         mask = self._way_slots < ways.unsqueeze(-1)
         return self._members[group].gather(1, order).masked_fill(~mask, 0), mask
 
@@ -119,7 +119,7 @@ class EpisodeSampler:
         order = random_order(
             self.seed,
             _POINTS,
-            task.unsqueeze(-1) * self._most_ways + slots,
+            task.unsqueeze(-1) * self.most_ways + slots,
             counts,
             slots=self._point_slots,
             take=min(sum(most for _, most in parts), len(self._point_slots)),

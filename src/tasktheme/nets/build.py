@@ -29,7 +29,7 @@ class Networks(nn.Module):
             torch.default_generator.manual_seed(settings.seed)
             self.encoder, self.decoder = _build(settings, point_shape)
         self.to(device)
-        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # as the images
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # feature maps follow
 
     def products(self, precision: Precision) -> torch.autocast:
         """A context in which convolutional networks multiply in the given precision; others always in float32."""

@@ -19,6 +19,20 @@ def compile_step(function: Callable[P, R]) -> Callable[P, R]:
     return torch.compile(function, dynamic=False, options={"force_layout_optimization": True})  # channels stay last
 
 
+def compiler_fault(device: torch.device) -> str | None:
+    """Why torch cannot compile for a device here (no C compiler, no Triton, too old a GPU), in one line; None where it can."""
+    try:
+        with silent_compiler():
+            compile_step(_add_one)(torch.zeros(1, device=device))
+    except Exception as error:  # whatever torch and its compilers raise
+        return next(iter(str(error).splitlines()), type(error).__name__)
+    return None
+
+
+def _add_one(x: torch.Tensor) -> torch.Tensor:
+    return x + 1.0
+
+
 @contextmanager
 def silent_compiler() -> Iterator[None]:
     """Keeps the compiler's remarks about itself, which help nobody who trains a model, from the terminal."""

@@ -78,8 +78,7 @@ class Trainer:
             on_gpu = self.device.type == "cuda"
             self.optimiser = torch.optim.Adam(self.networks.parameters(), lr=settings.learning_rate, capturable=on_gpu)
         self.dim = settings.latent_dim if self.networks.decoder is not None else self.dataset.point_shape[0]
-        v_points = settings.ways[1] * settings.v_shots  # the same of unlabelled tasks
-        shape = (settings.batch_tasks, v_points, self.dim)
+        shape = (settings.batch_tasks, self.sampler.most_ways * self.halves[1], self.dim)  # of the v half's embeddings
         self._noise_places = torch.arange(math.prod(shape), device=self.device).view(shape)
         # the warm-up's prior: all themes alike, the standard normal of a plain variational auto-encoder
         alike = normal_moments(torch.zeros(settings.themes, self.dim), 1.0, covariance=settings.covariance)

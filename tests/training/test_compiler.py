@@ -1,0 +1,90 @@
+"""Compiled steps: the same numbers, and one clear line, or none, where nothing can be compiled."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+import tasktheme as tt
+from oracles.small import SMALL, small_images
+from tasktheme import ptm
+from tasktheme.errors import SettingsError
+from tasktheme.training.compiler import silent_compiler
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda")
+
+
+@pytest.mark.filterwarnings("ignore")  # of torch's own, on import
+def test_asking_for_a_compiled_step_without_a_compiler_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._inductor import config
+
+    monkeypatch.setattr(config, "force_disable_caches", True)
+    monkeypatch.setattr(config.cpp, "cxx", ("/nowhere/c++",))
+    with pytest.raises(SettingsError, match=r"torch cannot compile the step here: .*No working C") as caught:
+        tt.PTM(settings=SMALL, device="cpu").fit(small_images(), tasks=4, progress=False, compiled=True)
+    assert "\n" not in str(caught.value)
+
+
+def test_only_long_trainings_on_a_gpu_with_a_compiler_are_compiled_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = ptm._TASKS_WORTH_COMPILING
+    monkeypatch.setattr(ptm, "compiler_fault", lambda device: None)
+    assert ptm._worth_compiling(GPU, many)
+    assert not ptm._worth_compiling(GPU, many - 1)
+    assert not ptm._worth_compiling(CPU, many)
+    monkeypatch.setattr(ptm, "compiler_fault", lambda device: "no compiler")
+    assert not ptm._worth_compiling(GPU, many)
+
+
+def test_silence_ends_with_the_training() -> None:
+    logger = logging.getLogger("torch._dynamo")
+    before, filters = logger.level, list(warnings.filters)
+    with silent_compiler():
+        warnings.warn("about itself", stacklevel=1)  # an error in these tests, were it heard
+        assert not logger.isEnabledFor(logging.WARNING)
+    assert logger.level == before
+    assert warnings.filters == filters
+
+
+# What the compiler makes of the step, run by torch itself: code for a CPU would take minutes to make. In a process of its own:
+# the compiler does not see through the checks of shapes that tests put around every function.
+_COMPILED_TRAININGS = """
+import sys, torch
+from pathlib import Path
+from oracles.small import SMALL, small_images
+from tasktheme.nets.build import Networks
+from tasktheme.training.checkpoint import resume_training, save_training
+from tasktheme.training import loop
+from tasktheme.training.loop import Trainer
+
+loop.compile_step = lambda function: torch.compile(function, dynamic=False, backend="aot_eager")
+
+def trainer(compiled):
+    data, cpu = small_images(), torch.device("cpu")
+    return Trainer(SMALL, Networks(SMALL, data.point_shape, cpu), data, 8, cpu, compiled)
+
+eager, compiled, stopped, resumed = (trainer(flag) for flag in (False, True, False, True))
+for _ in range(stopped.warm_up_steps):
+    stopped.train_step()
+file = Path(sys.argv[1])
+save_training(stopped, file)
+resume_training(resumed, file)
+for whole in (eager, compiled, resumed):
+    whole.run(progress=False)
+for ours in (compiled, resumed):
+    torch.testing.assert_close(ours.themes.mu, eager.themes.mu, rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(ours.history[-1]["loss"], eager.history[-1]["loss"], rtol=1e-3, atol=1e-4)
+"""
+
+
+@pytest.mark.slow
+def test_a_traced_training_gives_the_same_numbers_and_resumes(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", _COMPILED_TRAININGS, str(tmp_path / "state")]
+    done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
