@@ -16,7 +16,7 @@ from torch import Tensor
 from tasktheme.data.dataset import Dataset, DataSplit
 from tasktheme.data.episodes import EpisodeBatch, Episodes, whole_tasks
 from tasktheme.device import find_device
-from tasktheme.errors import DataError, Interrupted, ModelFileError, NotFittedError, OutputError, SettingsError, TrainingError
+from tasktheme.errors import DataError, ModelFileError, NotFittedError, SettingsError
 from tasktheme.maths import gaussian
 from tasktheme.model.e_step import TaskPosterior, e_step
 from tasktheme.model.themes import Themes
@@ -29,6 +29,7 @@ from tasktheme.training.checkpoint import resume_training, save_training
 from tasktheme.training.compiler import compiler_fault
 from tasktheme.training.embedding import EmbeddedTasks, SharedPoints, embed_batch
 from tasktheme.training.loop import Trainer
+from tasktheme.training.resumable import check_run, run_resumably
 
 _POINTS_IN_BATCH = {"cpu": 10_000, "cuda": 100_000}  # data points, padding included, that are embedded together
 _TASKS_WORTH_COMPILING = 400_000  # an H200 trains as many in the two minutes that compiled code takes, its making included
@@ -96,14 +97,8 @@ class PTM:
                 it pays, if torch finds a compiler.
         """
         dataset = _as_dataset(data)
-        if not isinstance(tasks, int | np.integer) or tasks < 1:
-            raise SettingsError(f"tasks, the number of training tasks, must be a whole number of at least 1, got {tasks!r}")
+        tasks, file = check_run(tasks, checkpoint, resume=resume)
         settings = self.settings
-        file = None if checkpoint is None else Path(checkpoint)
-        if resume and file is None:
-            raise SettingsError("resume needs the checkpoint file to go on from")
-        if file is not None and file.exists() and not resume:
-            raise OutputError(f"{str(file)!r} exists already: resume from it, or delete it")
         if settings.classification_weight > 0.0 and dataset.unlabelled:
             raise SettingsError("unlabelled tasks cannot train a classification loss: set classification_weight = 0")
         if settings.validation_responsibilities == "reused" and dataset.unlabelled and dataset.counts.min() < 2:
@@ -114,20 +109,13 @@ class PTM:
                 "the identity encoder learns nothing from labels: set classification_weight = 0 or encoder = 'vector'"
             )
         networks.standardise_by(dataset.tensor)
-        steps = -(-int(tasks) // settings.batch_tasks)
+        steps = -(-tasks // settings.batch_tasks)
         if compiled is None:
             compiled = _worth_compiling(self.device, tasks)
         elif compiled and (fault := compiler_fault(self.device)) is not None:
             raise SettingsError(f"torch cannot compile the step here: {fault}; train without compiling it")
         trainer = Trainer(settings, networks, dataset, steps, self.device, compiled)
-        if resume and file is not None and file.exists():
-            resume_training(trainer, file)
-        try:
-            trainer.run(progress=progress, checkpoint=None if file is None else lambda: save_training(trainer, file))
-        except (Interrupted, TrainingError) as stop:
-            if file is not None and file.exists():
-                raise type(stop)(f"{stop}; the last good state is in {str(file)!r}: fit again with resume to go on") from None
-            raise
+        run_resumably(trainer, file, save=save_training, load=resume_training, progress=progress)
         self.history = trainer.history
         self.trained_on = {"data": dataset.name, "tasks": steps * settings.batch_tasks}
         self._fitted = _Fitted(networks, trainer.themes)

@@ -11,13 +11,14 @@ import torch
 
 from tasktheme.data.dataset import Dataset, DataSplit
 from tasktheme.device import find_device
-from tasktheme.errors import DataError, Interrupted, ModelFileError, NotFittedError, OutputError, SettingsError, TrainingError
+from tasktheme.errors import DataError, ModelFileError, NotFittedError, SettingsError
 from tasktheme.learners.base import Learner, Noise, Points, precision
 from tasktheme.learners.build import build_learner, find_learner
 from tasktheme.learners.settings import LearnerSettings
 from tasktheme.learners.testing import Accuracies, listed_classes, task_accuracies
 from tasktheme.learners.training import MetaTrainer, resume_meta_training, save_meta_training
 from tasktheme.storage import LEARNER, fingerprint, load_model, save_model
+from tasktheme.training.resumable import check_run, run_resumably
 
 
 class MetaLearner:
@@ -71,24 +72,11 @@ class MetaLearner:
             compiled: let torch compile the step first (prototypical networks only).
         """
         train, validation = (data.train, data.val) if isinstance(data, DataSplit) else (data, None)
-        if not isinstance(tasks, int | np.integer) or isinstance(tasks, bool) or tasks < 1:
-            raise SettingsError(f"tasks, the number of training tasks, must be a whole number of at least 1, got {tasks!r}")
-        file = None if checkpoint is None else Path(checkpoint)
-        if resume and file is None:
-            raise SettingsError("resume needs the checkpoint file to go on from")
-        if file is not None and file.exists() and not resume:
-            raise OutputError(f"{str(file)!r} exists already: resume from it, or delete it")
+        tasks, file = check_run(tasks, checkpoint, resume=resume)
         learner = build_learner(self.name, self.settings.as_dict(), train.point_shape)
-        steps = -(-int(tasks) // self.settings.batch_tasks)
+        steps = -(-tasks // self.settings.batch_tasks)
         trainer = MetaTrainer(learner, train, steps, self.device, validation, compiled)
-        if resume and file is not None and file.exists():
-            resume_meta_training(trainer, file)
-        try:
-            trainer.run(progress=progress, checkpoint=None if file is None else lambda: save_meta_training(trainer, file))
-        except (Interrupted, TrainingError) as stop:
-            if file is not None and file.exists():
-                raise type(stop)(f"{stop}; the last good state is in {str(file)!r}: fit again with resume to go on") from None
-            raise
+        run_resumably(trainer, file, save=save_meta_training, load=resume_meta_training, progress=progress)
         self._learner, self.history, self.validations = learner, trainer.history, trainer.validations
         self.trained_on = {"data": train.name, "tasks": trainer.step * self.settings.batch_tasks, "classes": len(train.counts)}
         return self
