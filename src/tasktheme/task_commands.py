@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tasktheme.errors import DataError, OutputError
-from tasktheme.options import DeviceName, Overwrite, print_table, refuse_existing
+from tasktheme.options import DeviceName, Overwrite, counted, print_table, refuse_existing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -176,11 +176,16 @@ def summary(
     _deliver(rows, out, lambda: summary_table(loaded))
 
 
-def _load(path: Path, resized: int | None) -> TaskSet:
+def load_file(path: Path) -> TaskSet:
+    """The tasks of a file, or - for those of a pipe."""
     from tasktheme.tasks.files import parse_tasks
     from tasktheme.tasks.taskset import TaskSet
 
-    tasks = TaskSet.load(path) if str(path) != "-" else TaskSet(**parse_tasks(sys.stdin.buffer.read(), "standard input"))
+    return TaskSet.load(path) if str(path) != "-" else TaskSet(**parse_tasks(sys.stdin.buffer.read(), "standard input"))
+
+
+def _load(path: Path, resized: int | None) -> TaskSet:
+    tasks = load_file(path)
     return tasks if resized is None else tasks.resized(resized)
 
 
@@ -233,7 +238,7 @@ def _deliver(rows: dict[str, Any], out: Path | None, shown: Any) -> None:
         pipe_csv(table)
         return
     write_table(table, out)
-    typer.echo(f"wrote {out}: {table.num_rows:,} rows")
+    typer.echo(f"wrote {out}: {counted(table.num_rows, 'row')}")
 
 
 def pipe_csv(table: pa.Table) -> None:
