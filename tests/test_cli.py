@@ -15,6 +15,7 @@ from PIL import Image
 
 import tasktheme as tt
 from tasktheme import cli
+from tasktheme.task_commands import warn_of_collapse
 
 TINY = ["filters=[2,2,2,2]", "latent_dim=3", "themes=3", "polish_tasks=4", "polish_sweeps=2", "t_shots=3", "v_shots=3"]
 
@@ -203,6 +204,14 @@ def test_pictures_and_the_explorer_take_any_file_of_tasks_and_a_pipe(
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(tasks.read_bytes())))
         assert run(*words)[0] == 0
     assert explored(tmp_path / "p.html")["facts"][0] == ["Tasks from", "a pipe"]
+
+
+def test_tasks_that_are_all_alike_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    gamma = np.random.default_rng(0).gamma(2.0, size=(2, 3)) + 0.1
+    for rows, said in (([0, 1], ""), ([0, 0], "all 2 tasks are alike"), ([0], "")):
+        warn_of_collapse(tt.TaskSet(gamma[rows], np.ones(len(rows), dtype=np.int64), np.ones(len(rows), dtype=np.bool_)))
+        err = capsys.readouterr().err
+        assert said in err if said else err == ""
 
 
 def test_fit_says_how_to_train_on_few_images_or_classes(run, tmp_path: Path) -> None:

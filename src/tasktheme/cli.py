@@ -47,7 +47,7 @@ from tasktheme.options import (
     refuse_existing,
 )
 from tasktheme.plot_commands import plot_app
-from tasktheme.task_commands import distances, load_file, nearest, novelty, pipe_csv, summary
+from tasktheme.task_commands import distances, load_file, nearest, novelty, pipe_csv, summary, warn_of_collapse
 
 app: typer.Typer = typer.Typer(
     name="tasktheme",
@@ -201,6 +201,7 @@ def embed(
     source = Source(data, data_dir, image_side(size, loaded.point_shape), held_out, allow_damaged, quiet)
     wanted = source.draw(unlabelled, part, ways, shots, number, seed, tasks_file, all_combinations)
     tasks = loaded.embed(wanted, progress=not quiet)
+    warn_of_collapse(tasks)
     if out is None and not sys.stdout.isatty():
         pipe_csv(whole_table(tasks))
         return
@@ -322,6 +323,7 @@ def explore(
     if stored is None:
         origin = draw(number)
         embedded = loaded.embed(origin, progress=not quiet)
+        warn_of_collapse(embedded)
     else:
         origin, embedded = None if data is None else draw(len(stored)), stored
     trained = loaded.trained_on

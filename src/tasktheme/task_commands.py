@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from tasktheme.tasks.taskset import TaskSet
 
 
+_ALIKE = 1e-4  # largest difference of any theme's share between tasks that are told apart by rounding only
+
+
 class DirectionName(StrEnum):
     """Which way KL is read."""
 
@@ -182,6 +185,17 @@ def load_file(path: Path) -> TaskSet:
     from tasktheme.tasks.taskset import TaskSet
 
     return TaskSet.load(path) if str(path) != "-" else TaskSet(**parse_tasks(sys.stdin.buffer.read(), "standard input"))
+
+
+def warn_of_collapse(tasks: TaskSet) -> None:
+    """A line to standard error where all tasks have one mixture: a model that has not learned says this of any task."""
+    mixture = tasks.mean_mixture()
+    if len(tasks) > 1 and mixture.shape[1] > 1 and (mixture.max(axis=0) - mixture.min(axis=0)).max() < _ALIKE:
+        typer.echo(
+            f"tasktheme: all {len(tasks):,} tasks are alike to this model, so their distances mean nothing; "
+            "it was probably trained on too few tasks",
+            err=True,
+        )
 
 
 def _load(path: Path, resized: int | None) -> TaskSet:
