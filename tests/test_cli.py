@@ -15,6 +15,7 @@ from PIL import Image
 
 import tasktheme as tt
 from tasktheme import cli
+from tasktheme.task_commands import warn_of_collapse
 
 TINY = ["filters=[2,2,2,2]", "latent_dim=3", "themes=3", "polish_tasks=4", "polish_sweeps=2", "t_shots=3", "v_shots=3"]
 
@@ -191,6 +192,37 @@ def test_what_embed_pipes_the_others_read(run, model: Path, monkeypatch: pytest.
     assert "'standard input' is not a task file" in err
 
 
+def test_pictures_and_the_explorer_take_any_file_of_tasks_and_a_pipe(
+    run, model: Path, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = tt.TaskSet.load(tasks)
+    for name in ("t.csv", "t.npz", "T.PARQUET"):
+        loaded.save(tmp_path / name)
+        assert run("explore", model, tmp_path / name, "--out", tmp_path / f"{name}.html")[0] == 0
+        assert explored(tmp_path / f"{name}.html")["tasks"] == len(loaded)
+    for words in (("plot", "map", "-", "--out", tmp_path / "p.png"), ("explore", model, "-", "--out", tmp_path / "p.html")):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(tasks.read_bytes())))
+        assert run(*words)[0] == 0
+    assert explored(tmp_path / "p.html")["facts"][0] == ["Tasks from", "a pipe"]
+
+
+def test_tasks_that_are_all_alike_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    gamma = np.random.default_rng(0).gamma(2.0, size=(2, 3)) + 0.1
+    for rows, said in (([0, 1], ""), ([0, 0], "all 2 tasks are alike"), ([0], "")):
+        warn_of_collapse(tt.TaskSet(gamma[rows], np.ones(len(rows), dtype=np.int64), np.ones(len(rows), dtype=np.bool_)))
+        err = capsys.readouterr().err
+        assert said in err if said else err == ""
+
+
+def test_fit_says_how_to_train_on_few_images_or_classes(run, tmp_path: Path) -> None:
+    np.savez(tmp_path / "few.npz", x=np.zeros((24, 3)), y=np.repeat(np.arange(8), 3))
+    np.savez(tmp_path / "narrow.npz", x=np.zeros((80, 3)), y=np.repeat(np.arange(4), 20))
+    code, _, err = run("fit", tmp_path / "few.npz", "--out", tmp_path / "m")
+    assert (code, "--set t_shots=3 --set v_shots=3" in err) == (2, True)
+    code, _, err = run("fit", tmp_path / "narrow.npz", "--out", tmp_path / "m")
+    assert (code, "--set 'ways=[2,5]'" in err) == (2, True)
+
+
 def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
     gamma = np.random.default_rng(0).gamma(2.0, size=(300, 3)) + 0.1
     tt.TaskSet(gamma, np.ones(300, dtype=np.int64), np.ones(300, dtype=np.bool_)).save(tmp_path / "t.parquet")
@@ -291,6 +323,14 @@ def test_evaluate_prints_and_writes_the_same_numbers(run, model: Path, tmp_path:
     assert code == 0
     assert f"{measured['auc']:.3f}" in out
     assert measured["tasks"] == 40
+
+
+def test_evaluate_takes_images_at_the_size_of_the_model(run, tmp_path: Path) -> None:
+    settings = tt.Settings(filters=(2, 2, 2, 2), latent_dim=3, themes=3, polish_tasks=4, polish_sweeps=2, t_shots=3, v_shots=3)
+    data = tt.load_dataset("glyphs", size=32, progress=False).train
+    tt.PTM(settings=settings).fit(data, tasks=10, progress=False).save(tmp_path / "m")
+    code, _, err = run("evaluate", tmp_path / "m", "glyphs", "-n", 20, "--shots", 4, "--quiet")
+    assert code == 0, err
 
 
 def explored(file: Path) -> dict[str, Any]:

@@ -39,13 +39,15 @@ from tasktheme.options import (
     TasksFile,
     Unlabelled,
     Ways,
+    counted,
+    image_side,
     leave,
     parse_settings,
     print_table,
     refuse_existing,
 )
 from tasktheme.plot_commands import plot_app
-from tasktheme.task_commands import distances, nearest, novelty, pipe_csv, summary
+from tasktheme.task_commands import distances, load_file, nearest, novelty, pipe_csv, summary, warn_of_collapse
 
 app: typer.Typer = typer.Typer(
     name="tasktheme",
@@ -146,6 +148,10 @@ def fit(
         model.fit(dataset, tasks=tasks, progress=not quiet, checkpoint=checkpoint, resume=resume, compiled=compiled)
     except Interrupted as stop:
         leave(f"{str(stop).split(';')[0]}; run the same command with --resume to go on", INTERRUPTED)
+    except DataError as error:  # too few images or classes for the default tasks: here their size is a setting
+        smaller = str(error).replace("ask for fewer shots", "ask for fewer, such as --set t_shots=3 --set v_shots=3")
+        smaller = smaller.replace("ask for fewer ways, or mix groups", "ask for fewer, such as --set 'ways=[2,5]'")
+        raise DataError(smaller) from error
     model.trained_on |= {"size": size, "held_out": held_out, "unlabelled": unlabelled, "allow_damaged": allow_damaged}
     model.save(out, overwrite=overwrite)
     checkpoint.unlink(missing_ok=True)
@@ -192,10 +198,10 @@ def embed(
         check_ending(out)
         refuse_existing(out, overwrite=overwrite)
     loaded = PTM.load(model, device=device.value)
-    side = loaded.point_shape[-1] if len(loaded.point_shape) == 3 else 64
-    source = Source(data, data_dir, size if size is not None else side, held_out, allow_damaged, quiet)
+    source = Source(data, data_dir, image_side(size, loaded.point_shape), held_out, allow_damaged, quiet)
     wanted = source.draw(unlabelled, part, ways, shots, number, seed, tasks_file, all_combinations)
     tasks = loaded.embed(wanted, progress=not quiet)
+    warn_of_collapse(tasks)
     if out is None and not sys.stdout.isatty():
         pipe_csv(whole_table(tasks))
         return
@@ -204,7 +210,7 @@ def embed(
     if not quiet:
         print_table(task_table(tasks, most=12))
         if out is not None:
-            typer.echo(f"wrote {out}: {len(tasks):,} tasks")
+            typer.echo(f"wrote {out}: {counted(len(tasks), 'task')}")
 
 
 for _command in (distances, nearest, novelty, summary):
@@ -228,7 +234,7 @@ def evaluate(
     tasks_file: TasksFile = None,
     seed: Seed = 1,
     data_dir: DataDir = None,
-    size: Size = 64,
+    size: ModelsSize = None,
     held_out: HeldOut = None,
     allow_damaged: AllowDamaged = False,
     device: Device = DeviceName.auto,
@@ -248,7 +254,7 @@ def evaluate(
     if out is not None:
         refuse_existing(out, overwrite=overwrite)
     loaded = PTM.load(model, device=device.value)
-    dataset = Source(data, data_dir, size, held_out, allow_damaged, quiet).part(part)
+    dataset = Source(data, data_dir, image_side(size, loaded.point_shape), held_out, allow_damaged, quiet).part(part)
     result = run_evaluation(loaded, dataset, ways=ways, shots=shots, n=number, seed=seed, tasks=tasks_file, progress=not quiet)
     if out is not None:
         write_file(out, (json.dumps(result.as_dict(), indent=1) + "\n").encode())
@@ -262,7 +268,9 @@ def explore(
     tasks: Annotated[
         str,
         typer.Argument(
-            help="Tasks that embed wrote (.parquet), or DATA to draw tasks from.", metavar="TASKS", show_default=False
+            help="Tasks that embed wrote (.parquet, .csv, .npz, or - for a pipe), or DATA to draw tasks from.",
+            metavar="TASKS",
+            show_default=False,
         ),
     ],
     out: Annotated[Path, typer.Option(help="HTML file for the page.", show_default=False)],
@@ -299,32 +307,31 @@ def explore(
     from tasktheme.data.episodes import Episodes
     from tasktheme.ptm import PTM
     from tasktheme.report.explorer import write_explorer
-    from tasktheme.tasks.taskset import TaskSet
+    from tasktheme.tasks.files import is_task_file
 
     refuse_existing(out, overwrite=overwrite)
-    stored = TaskSet.load(tasks) if tasks.endswith((".parquet", ".csv")) else None
+    stored = load_file(Path(tasks)) if tasks == "-" or is_task_file(Path(tasks)) else None
     if stored is None and data is not None:
-        raise DataError(
-            f"--data says where the tasks of a file came from, but {tasks!r} is no .parquet or .csv file of tasks: leave it out"
-        )
+        raise DataError(f"--data says where the tasks of a file came from, but {tasks!r} is no file of tasks: leave it out")
     loaded = PTM.load(model, device=device.value)
 
     def draw(n: int | None) -> Episodes | Dataset:
-        side = loaded.point_shape[-1] if len(loaded.point_shape) == 3 else 64
-        source = Source(data or tasks, data_dir, size if size is not None else side, held_out, allow_damaged, quiet)
+        source = Source(data or tasks, data_dir, image_side(size, loaded.point_shape), held_out, allow_damaged, quiet)
         return source.draw(unlabelled, part, ways, shots, n, seed, tasks_file, all_combinations)
 
     origin: Episodes | Dataset | None
     if stored is None:
         origin = draw(number)
         embedded = loaded.embed(origin, progress=not quiet)
+        warn_of_collapse(embedded)
     else:
         origin, embedded = None if data is None else draw(len(stored)), stored
     trained = loaded.trained_on
-    facts = [("Tasks from", data or tasks), ("Trained on", f"{trained['tasks']:,} tasks of {trained['data']}")]
+    source = data or ("a pipe" if tasks == "-" else tasks)
+    facts = [("Tasks from", source), ("Trained on", f"{trained['tasks']:,} tasks of {trained['data']}")]
     write_explorer(out, model=loaded, tasks=embedded, origin=origin, title=title, facts=facts)
     if not quiet:
-        typer.echo(f"wrote {out}: {len(embedded):,} tasks, {out.stat().st_size / 1e6:.1f} MB")
+        typer.echo(f"wrote {out}: {counted(len(embedded), 'task')}, {out.stat().st_size / 1e6:.1f} MB")
         typer.echo(f"open   {out.resolve().as_uri()}")
 
 

@@ -180,6 +180,11 @@ class Source:
         return self.held_out
 
 
+def image_side(size: int | None, point_shape: tuple[int, ...]) -> int:
+    """The side that images are resized to: what was asked for, or that of the model's own."""
+    return size if size is not None else point_shape[-1] if len(point_shape) == 3 else 64
+
+
 def leave(message: str, code: int) -> NoReturn:
     """End the program with one line."""
     typer.echo(f"tasktheme: {' '.join(message.split())}", err=True)
@@ -192,6 +197,11 @@ def refuse_existing(path: Path, *, overwrite: bool) -> None:
         raise OutputError(f"{str(path)!r} exists already; choose another name, or --overwrite")
     if not path.absolute().parent.is_dir():
         raise OutputError(f"{str(path)!r} cannot be written: its folder does not exist")
+
+
+def counted(count: int, noun: str) -> str:
+    """'1 task', '1,000 tasks'."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def print_table(message: object) -> None:

@@ -22,12 +22,10 @@ from tasktheme.options import (
     Source,
     refuse_existing,
 )
-from tasktheme.task_commands import Tasks
+from tasktheme.task_commands import Tasks, load_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from tasktheme.tasks.taskset import TaskSet
 
 _ENDINGS = (".png", ".pdf", ".svg")
 _DPI = 300  # of a PNG: sharp in print
@@ -66,7 +64,7 @@ def simplex(
             chosen = [int(theme) for theme in themes.split(",")]
         except ValueError as error:
             raise DataError(f"--themes takes three numbers with commas, such as 0,3,5, got {themes!r}") from error
-    _save(plots.simplex(_load(tasks), themes=chosen, group=group, most=most), out)
+    _save(plots.simplex(load_file(tasks), themes=chosen, group=group, most=most), out)
 
 
 @plot_app.command(name="map")
@@ -78,7 +76,7 @@ def task_map(tasks: Tasks, out: Out, group: Group = "group", most: Most = 400, o
     from tasktheme.report import plots
 
     _check(out, overwrite=overwrite)
-    _save(plots.task_map(_load(tasks), group=group, most=most), out)
+    _save(plots.task_map(load_file(tasks), group=group, most=most), out)
 
 
 @plot_app.command()
@@ -99,7 +97,7 @@ def distances(
     from tasktheme.report import plots
 
     _check(out, overwrite=overwrite)
-    _save(plots.distance_matrix(_load(tasks), group=group, most=most, clustered=clustered), out)
+    _save(plots.distance_matrix(load_file(tasks), group=group, most=most, clustered=clustered), out)
 
 
 @plot_app.command()
@@ -111,7 +109,7 @@ def entropy(tasks: Tasks, out: Out, group: Group = "group", overwrite: Overwrite
     from tasktheme.report import plots
 
     _check(out, overwrite=overwrite)
-    _save(plots.entropy_histogram(_load(tasks), group=group), out)
+    _save(plots.entropy_histogram(load_file(tasks), group=group), out)
 
 
 @plot_app.command()
@@ -123,7 +121,7 @@ def mixtures(tasks: Tasks, out: Out, group: Group = "group", most: Most = 24, ov
     from tasktheme.report import plots
 
     _check(out, overwrite=overwrite)
-    _save(plots.mixtures(_load(tasks), group=group, most=most), out)
+    _save(plots.mixtures(load_file(tasks), group=group, most=most), out)
 
 
 @plot_app.command()
@@ -142,7 +140,7 @@ def intervals(
     from tasktheme.report import plots
 
     _check(out, overwrite=overwrite)
-    _save(plots.mixture_intervals(_load(tasks), group=group, level=level, most=most), out)
+    _save(plots.mixture_intervals(load_file(tasks), group=group, level=level, most=most), out)
 
 
 @plot_app.command()
@@ -181,12 +179,6 @@ def training(model: Model, out: Out, overwrite: Overwrite = False) -> None:
 
     _check(out, overwrite=overwrite)
     _save(plots.training_curves(PTM.load(model, device=DeviceName.cpu.value).history), out)
-
-
-def _load(tasks: Path) -> TaskSet:
-    from tasktheme.tasks.taskset import TaskSet
-
-    return TaskSet.load(tasks)
 
 
 def _check(out: Path, *, overwrite: bool) -> None:

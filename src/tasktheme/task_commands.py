@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tasktheme.errors import DataError, OutputError
-from tasktheme.options import DeviceName, Overwrite, print_table, refuse_existing
+from tasktheme.options import DeviceName, Overwrite, counted, print_table, refuse_existing
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from tasktheme.tasks.distances import Floats
     from tasktheme.tasks.taskset import TaskSet
+
+
+_ALIKE = 1e-4  # largest difference of any theme's share between tasks that are told apart by rounding only
 
 
 class DirectionName(StrEnum):
@@ -176,11 +179,27 @@ def summary(
     _deliver(rows, out, lambda: summary_table(loaded))
 
 
-def _load(path: Path, resized: int | None) -> TaskSet:
+def load_file(path: Path) -> TaskSet:
+    """The tasks of a file, or - for those of a pipe."""
     from tasktheme.tasks.files import parse_tasks
     from tasktheme.tasks.taskset import TaskSet
 
-    tasks = TaskSet.load(path) if str(path) != "-" else TaskSet(**parse_tasks(sys.stdin.buffer.read(), "standard input"))
+    return TaskSet.load(path) if str(path) != "-" else TaskSet(**parse_tasks(sys.stdin.buffer.read(), "standard input"))
+
+
+def warn_of_collapse(tasks: TaskSet) -> None:
+    """A line to standard error where all tasks have one mixture: a model that has not learned says this of any task."""
+    mixture = tasks.mean_mixture()
+    if len(tasks) > 1 and mixture.shape[1] > 1 and (mixture.max(axis=0) - mixture.min(axis=0)).max() < _ALIKE:
+        typer.echo(
+            f"tasktheme: all {len(tasks):,} tasks are alike to this model, so their distances mean nothing; "
+            "it was probably trained on too few tasks",
+            err=True,
+        )
+
+
+def _load(path: Path, resized: int | None) -> TaskSet:
+    tasks = load_file(path)
     return tasks if resized is None else tasks.resized(resized)
 
 
@@ -233,7 +252,7 @@ def _deliver(rows: dict[str, Any], out: Path | None, shown: Any) -> None:
         pipe_csv(table)
         return
     write_table(table, out)
-    typer.echo(f"wrote {out}: {table.num_rows:,} rows")
+    typer.echo(f"wrote {out}: {counted(table.num_rows, 'row')}")
 
 
 def pipe_csv(table: pa.Table) -> None:

@@ -56,6 +56,13 @@ def test_lists_and_absent_texts_are_kept_by_parquet_and_written_plainly_elsewher
         assert (others["tags"], others["group"]) == (["a b", ""], ["", "g"])
 
 
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("names", [["007", "010"], ["true", "false"], ["2024-01-01", "2024-01-02"], ["", ""], ["nan", "NULL"]])
+def test_a_name_that_looks_like_something_else_stays_a_text(tmp_path: Path, ending: str, names: list[str]) -> None:
+    make(2).with_columns(name=names, tags=[[1], [2]]).save(tmp_path / f"t.{ending}")
+    assert tt.TaskSet.load(tmp_path / f"t.{ending}").columns["name"] == names
+
+
 def test_other_tools_read_the_files(tmp_path: Path) -> None:
     tasks = make()
     for ending in ENDINGS:

@@ -29,6 +29,7 @@ from tasktheme.report.style import (
 from tasktheme.tasks.taskset import TaskSet
 
 _LOOKS = [(colour, hatch) for hatch in HATCHES for colour in COLOURS]  # of themes, largest first
+_TITLE = 28  # characters of a task's name over one of two panels
 _OTHERS = ("#dddddd", "")
 
 
@@ -117,6 +118,7 @@ def mixture_intervals(tasks: TaskSet, *, level: float = 0.9, most: int = 6, grou
         axes.vlines(place, low[i, order], high[i, order], color=darkened(colour), linewidth=max(0.8, min(2.0, 40.0 / themes)))
         axes.plot(place, mixture[i, order], linestyle="", marker="_", color=INK, markersize=min(6.0, 120.0 / themes))
         title = " · ".join(part for part in (chosen.names[chosen.group[i]] if chosen.names else "", names[i]) if part)
+        title = title if across == 1 or len(title) <= _TITLE else f"{title[: _TITLE - 1].rstrip(chr(92))}…"
         axes.set_title(f"{title}, {chosen.tasks.sizes[i]:,} data points", loc="left", fontsize=SMALL)
         axes.grid(axis="y", color="#eeeeee", linewidth=0.5)
         axes.set_axisbelow(True)

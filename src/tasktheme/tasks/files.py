@@ -94,12 +94,25 @@ def write_tasks(tasks: TaskSet, path: Path) -> None:
 
 def whole_table(tasks: TaskSet) -> pa.Table:
     """Tasks as a flat table that says in its own first row what is known of their model: CSV has no other place."""
-    return task_table(tasks).append_column(_ABOUT, [[_about(tasks), *[""] * (len(tasks) - 1)][: len(tasks)]])
+    import pyarrow as pa
+
+    table = task_table(tasks)
+    texts = [field.name for field in table.schema if pa.types.is_string(field.type) or pa.types.is_list(field.type)]
+    about = _about(tasks, texts=texts)  # else the name 007 came back as the number 7
+    return table.append_column(_ABOUT, [[about, *[""] * (len(tasks) - 1)][: len(tasks)]])
 
 
-def _about(tasks: TaskSet) -> str:
+def _about(tasks: TaskSet, **more: Any) -> str:
     prior = None if tasks.prior is None else tasks.prior.tolist()
-    return json.dumps({"format": FORMAT, "fingerprint": tasks.fingerprint, "prior": prior, "tasks": len(tasks)})
+    return json.dumps({"format": FORMAT, "fingerprint": tasks.fingerprint, "prior": prior, "tasks": len(tasks), **more})
+
+
+def is_task_file(path: Path) -> bool:
+    """Whether a path can only mean a file of tasks, by its ending; of an .npz, which may hold data, by its arrays."""
+    if path.suffix.lower() == ".npz" and zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as arrays:
+            return f"{_ABOUT}.npy" in arrays.namelist()
+    return path.suffix.lower() in (".parquet", ".csv")
 
 
 def read_tasks(path: Path) -> dict[str, Any]:
@@ -151,14 +164,18 @@ def _columns(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     if content.startswith(b"PK"):
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
             flat = {name: arrays[name] if _is_own(name) else arrays[name].tolist() for name in arrays.files}
+        about = json.loads(flat.pop(_ABOUT)[0])
     else:
-        import pyarrow.csv as pc
-
-        table = pc.read_csv(io.BytesIO(content), convert_options=pc.ConvertOptions(strings_can_be_null=False))
-        flat = _flat(table)
-    about = json.loads(flat.pop(_ABOUT)[0])
+        about = json.loads(_read_csv(content, include_columns=[_ABOUT])[_ABOUT][0].as_py())
+        flat = _flat(_read_csv(content, column_types=dict.fromkeys(about.get("texts", []), "string")).drop_columns([_ABOUT]))
     gamma = np.stack([flat.pop(name) for name in list(flat) if name.startswith("gamma_")], axis=1)
     return {**flat, "concentration": gamma}, about
+
+
+def _read_csv(content: bytes, **convert: Any) -> pa.Table:
+    import pyarrow.csv as pc
+
+    return pc.read_csv(io.BytesIO(content), convert_options=pc.ConvertOptions(strings_can_be_null=False, **convert))
 
 
 def _flat(table: pa.Table) -> dict[str, Any]:

@@ -187,6 +187,8 @@ class TaskSet:
         """
         self._check_same_model(reference)
         available = len(reference) - (reference is self)
+        if not available:
+            raise DataError("there is no other task to be near to: a task is not its own neighbour")
         if not 1 <= k <= available:
             raise DataError(f"k must lie between 1 and {available}, the number of other tasks, got {k}")
         numbers = np.arange(len(self)) if reference is self else None
