@@ -406,3 +406,15 @@ def test_debug_shows_the_traceback(run) -> None:
     with pytest.raises(tt.TaskThemeError):
         run("--debug", "fit", "nothing", "--out", "m")
     cli._state["debug"] = False
+
+
+def test_summary_of_a_model_tells_what_its_themes_are_made_of(run, model: Path, tasks: Path) -> None:
+    code, out, _ = run("summary", model, "glyphs")
+    rows = pd.read_csv(io.StringIO(out))
+    assert code == 0
+    assert sorted(rows["theme"]) == [0, 1, 2]
+    assert run("summary", model, "glyphs", terminal=True)[1].count("decoded") >= 3
+    code, _, err = run("summary", model)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "name the data" in err
+    assert run("summary", tasks, "glyphs")[0] == 2

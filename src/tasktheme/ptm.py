@@ -25,6 +25,7 @@ from tasktheme.progress import progress_bar
 from tasktheme.settings import Settings
 from tasktheme.storage import fingerprint, load_model, save_model
 from tasktheme.tasks.taskset import TaskSet
+from tasktheme.theme_summary import ThemeSummary, some_rows, summarise
 from tasktheme.training.checkpoint import resume_training, save_training
 from tasktheme.training.embedding import EmbeddedTasks, SharedPoints, embed_batch
 from tasktheme.training.held_out import held_out_terms
@@ -236,6 +237,16 @@ class PTM:
         with torch.no_grad():
             decoded = networks.decoder.mean(mu, torch.ones_like(mu[..., 0], dtype=torch.bool))
         return _numpy(decoded[:, 0])
+
+    def summary(self, data: Dataset, *, typical: int = 8) -> list[ThemeSummary]:
+        """What each theme is about, by the data points of ``data``; the largest share first.
+
+        Its share, the classes and groups that it draws from, and the ``typical`` rows of ``data`` most typical of it.
+        """
+        fitted = self._require_fitted()
+        rows = some_rows(data)
+        log_likelihood, share = self.theme_log_likelihood(data.x[rows]), fitted.themes.share.cpu().numpy()
+        return summarise(data, rows, log_likelihood, share, typical=typical, decoded=fitted.networks.decoder is not None)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the model to a folder, whole or not at all."""

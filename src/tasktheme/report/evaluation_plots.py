@@ -21,9 +21,9 @@ def evaluation_figure(result: Evaluation) -> Figure:
         colours |= dict.fromkeys(names, colour)
     auc = {name: result.auc if name == "kl" else result.rivals[name].auc for name in words}
     figure = new_figure(2.5 + 0.19 * len(words))
-    grid = figure.add_gridspec(2, 2, height_ratios=[0.4 + 0.19 * len(words), 1.9])
+    top, bottom = figure.subfigures(2, 1, height_ratios=[0.4 + 0.19 * len(words), 1.9])
 
-    bars = figure.add_subplot(grid[0, :])
+    bars = top.add_subplot()
     rows = np.arange(len(words))
     bars.barh(rows, list(auc.values()), color=[colours[name] for name in words], height=0.7)
     for row, value in enumerate(auc.values()):
@@ -36,19 +36,18 @@ def evaluation_figure(result: Evaluation) -> Figure:
         f"AUC of same group, {result.tasks:,} tasks of {result.groups} groups; 0.5 is chance", loc="left", fontsize=SMALL
     )
 
-    curve = figure.add_subplot(grid[1, 0])
+    curve, dots = bottom.subplots(1, 2)
     best = [
         "kl",
         *(max(there, key=lambda name: auc[name]) for names in RIVALS.values() if (there := [n for n in names if n in auc])),
     ]
     for name in best:
-        curve.plot(*roc(details.distances[name], details.group), color=colours[name], linewidth=1.3, label=words[name])
+        curve.plot(*roc(details.distances[name], details.group), color=colours[name], linewidth=1.3)
     curve.plot([0.0, 1.0], [0.0, 1.0], color=FAINT, linewidth=0.6, linestyle=":")
-    curve.set_xlabel("pairs of two groups, share within a distance")
-    curve.set_ylabel("pairs of one group")
-    curve.legend(loc="lower right")
+    curve.set_xlabel("share of pairs of two groups")
+    curve.set_ylabel("share of pairs of one group")
+    curve.set_title("the model and the best of each kind of rival", loc="left", fontsize=SMALL)  # in the bars' colours
 
-    dots = figure.add_subplot(grid[1, 1])
     dots.set_xlabel("entropy of a task, nats")
     dots.set_ylabel("1-shot accuracy")
     if result.entropy_accuracy is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from tasktheme.tasks.distances import Floats
 from tasktheme.tasks.novelty import Novelty
 from tasktheme.tasks.search import Nearest
 from tasktheme.tasks.taskset import TaskSet
+from tasktheme.theme_summary import ThemeSummary, sources
 
 _BOUND_TERMS = {
     "ln_p_x": "reconstruction",
@@ -111,6 +113,18 @@ def distance_table(first: TaskSet, second: TaskSet, matrix: Floats, *, kind: str
         table.add_row(name, *(f"{value:.3g}" for value in row[: len(columns)]))
     size = f"{len(first):,} x {len(second):,}"
     table.caption = f"{kind} from row to column, {size}, median {np.median(matrix):.3g}; --out writes all"
+    return table
+
+
+def theme_table(themes: Sequence[ThemeSummary]) -> Table:
+    """Each theme's share, sources and most typical rows of the data."""
+    table = _table("theme", "share", "classes", "groups", "typical rows", "mean", right=("theme", "share"))
+    for found in themes:
+        rows = ", ".join(map(str, found.typical[:4])) or "none"
+        share = f"{100 * found.share:.0f} %"
+        decoded = "decoded" if found.decoded else "no decoder"
+        table.add_row(str(found.theme), share, sources(found.classes), sources(found.groups), rows, decoded)
+    table.caption = "the largest sources of each theme's data points; plot themes shows the images and the decoded means"
     return table
 
 
