@@ -233,7 +233,8 @@ def evaluate(
     allow_damaged: AllowDamaged = False,
     device: Device = DeviceName.auto,
     rivals: Annotated[
-        bool, typer.Option("--rivals", help="Compare with other task distances, of the same encoder and of raw data.")
+        bool,
+        typer.Option("--rivals", help="Compare with other task distances, of the same encoder and of raw data; a minute more."),
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Write the measures as JSON.")] = None,
     picture: Annotated[Path | None, typer.Option(help="Draw them: .png, .pdf or .svg.")] = None,

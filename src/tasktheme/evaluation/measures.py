@@ -132,7 +132,7 @@ def evaluate_tasks(
         episodes: tasks of at least two groups.
         embedded: what the model makes of them, where that is known already.
         seed: of the labelled points of the 1-shot accuracy, the noise of the reconstruction, and the bootstrap.
-        rivals: compute all rivals, not only the distance of mean embeddings: some 20 s for 200 tasks of 100 images.
+        rivals: compute all rivals, not only the distance of mean embeddings: about a minute for 200 tasks of 100 images.
         train: the training part; with it ``rivals`` have Gaussian LDA on principal components too.
         progress: show progress bars on standard error.
     """

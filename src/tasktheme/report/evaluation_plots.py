@@ -21,7 +21,7 @@ def evaluation_figure(result: Evaluation) -> Figure:
         colours |= dict.fromkeys(names, colour)
     auc = {name: result.auc if name == "kl" else result.rivals[name].auc for name in words}
     figure = new_figure(2.5 + 0.19 * len(words))
-    top, bottom = figure.subfigures(2, 1, height_ratios=[0.4 + 0.19 * len(words), 1.9])
+    top, bottom = figure.subfigures(2, 1, squeeze=False, height_ratios=[0.4 + 0.19 * len(words), 1.9]).flatten()
 
     bars = top.add_subplot()
     rows = np.arange(len(words))
