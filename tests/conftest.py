@@ -10,7 +10,18 @@ from jaxtyping import install_import_hook
 
 # the folders whose functions state shapes; elsewhere wrong types are input that must get an error of our own
 _WITH_SHAPES = [
-    f"tasktheme.{part}" for part in ("maths", "model", "nets", "training", "learners", "data.episodes", "data.random")
+    f"tasktheme.{part}"
+    for part in (
+        "maths",
+        "model",
+        "nets",
+        "training",
+        "learners",
+        "data.episodes",
+        "data.random",
+        "evaluation.rivals",
+        "evaluation.prototypes",
+    )
 ]
 _CHECKER = "beartype.beartype" if find_spec("beartype") else None  # a GPU machine may lack it: shapes are then not checked
 with install_import_hook(_WITH_SHAPES, _CHECKER):

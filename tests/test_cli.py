@@ -446,3 +446,23 @@ def test_debug_shows_the_traceback(run) -> None:
     with pytest.raises(tt.TaskThemeError):
         run("--debug", "fit", "nothing", "--out", "m")
     cli._state["debug"] = False
+
+
+def test_summary_of_a_model_tells_what_its_themes_are_made_of(run, model: Path, tasks: Path) -> None:
+    code, out, _ = run("summary", model, "glyphs")
+    rows = pd.read_csv(io.StringIO(out))
+    assert code == 0
+    assert sorted(rows["theme"]) == [0, 1, 2]
+    assert run("summary", model, "glyphs", terminal=True)[1].count("decoded") >= 3
+    code, _, err = run("summary", model)
+    assert (code, err.count("\n")) == (2, 1)
+    assert "name the data" in err
+    assert run("summary", tasks, "glyphs")[0] == 2
+
+
+def test_evaluate_draws_its_measures_and_refuses_other_files(run, model: Path, tmp_path: Path) -> None:
+    words = ["evaluate", model, "glyphs", "-n", 12, "--shots", 4, "--picture"]
+    assert run(*words, tmp_path / "e.png")[0] == 0
+    assert (tmp_path / "e.png").read_bytes().startswith(b"\x89PNG")
+    code, _, err = run(*words, tmp_path / "e.txt")
+    assert (code, "pictures are written as" in err) == (2, True)

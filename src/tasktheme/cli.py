@@ -46,7 +46,7 @@ from tasktheme.options import (
     print_table,
     refuse_existing,
 )
-from tasktheme.plot_commands import plot_app
+from tasktheme.plot_commands import check_picture, plot_app, save_picture
 from tasktheme.task_commands import distances, load_file, nearest, novelty, pipe_csv, summary, warn_of_collapse
 
 app: typer.Typer = typer.Typer(
@@ -238,13 +238,19 @@ def evaluate(
     held_out: HeldOut = None,
     allow_damaged: AllowDamaged = False,
     device: Device = DeviceName.auto,
+    rivals: Annotated[
+        bool,
+        typer.Option("--rivals", help="Compare with other task distances, of the same encoder and of raw data; a minute more."),
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Write the measures as JSON.")] = None,
+    picture: Annotated[Path | None, typer.Option(help="Draw them: .png, .pdf or .svg.")] = None,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
     """Measure how well task distances find tasks of the same group (script, alphabet, domain).
 
-    Example: `tasktheme evaluate glyphs-model glyphs`
+    Examples: `tasktheme evaluate glyphs-model glyphs`,
+    `tasktheme evaluate glyphs-model glyphs --rivals --out measures.json --picture measures.png`
     """
     from tasktheme.evaluation import evaluate as run_evaluation
     from tasktheme.files import write_file
@@ -253,11 +259,19 @@ def evaluate(
 
     if out is not None:
         refuse_existing(out, overwrite=overwrite)
+    if picture is not None:
+        check_picture(picture, overwrite=overwrite)
     loaded = PTM.load(model, device=device.value)
-    dataset = Source(data, data_dir, image_side(size, loaded.point_shape), held_out, allow_damaged, quiet).part(part)
-    result = run_evaluation(loaded, dataset, ways=ways, shots=shots, n=number, seed=seed, tasks=tasks_file, progress=not quiet)
+    source = Source(data, data_dir, image_side(size, loaded.point_shape), held_out, allow_damaged, quiet)
+    drawn = {"ways": ways, "shots": shots, "n": number, "seed": seed, "tasks": tasks_file}
+    train = source.part(Part.train) if rivals else None
+    result = run_evaluation(loaded, source.part(part), **drawn, rivals=rivals, train=train, progress=not quiet)
     if out is not None:
         write_file(out, (json.dumps(result.as_dict(), indent=1) + "\n").encode())
+    if picture is not None:
+        from tasktheme.report.evaluation_plots import evaluation_figure
+
+        save_picture(evaluation_figure(result), picture)
     if not quiet:
         print_table(evaluation_table(result))
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tasktheme.data.glyphs import load_glyphs
-from tasktheme.evaluation import measure
+from tasktheme.evaluation import evaluate_tasks
 from tasktheme.ptm import PTM
 from tasktheme.report.explorer import write_explorer
 from tasktheme.report.pictures import write_pictures
@@ -39,7 +39,7 @@ def run_demo(out: Path, *, seed: int, device: str, progress: bool, say: Callable
 
     episodes = data.test.episodes(ways=5, shots=20, n=200, seed=1)
     tasks = model.embed(episodes, progress=progress)
-    result = measure(tasks, model.mean_embedding(episodes))
+    result = evaluate_tasks(model, episodes, embedded=tasks)
     say(task_table(tasks, most=16))
     say(evaluation_table(result))
 

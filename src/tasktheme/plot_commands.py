@@ -57,14 +57,14 @@ def simplex(
     from tasktheme.errors import DataError
     from tasktheme.report import plots
 
-    _check(out, overwrite=overwrite)
+    check_picture(out, overwrite=overwrite)
     chosen = None
     if themes is not None:
         try:
             chosen = [int(theme) for theme in themes.split(",")]
         except ValueError as error:
             raise DataError(f"--themes takes three numbers with commas, such as 0,3,5, got {themes!r}") from error
-    _save(plots.simplex(load_file(tasks), themes=chosen, group=group, most=most), out)
+    save_picture(plots.simplex(load_file(tasks), themes=chosen, group=group, most=most), out)
 
 
 @plot_app.command(name="map")
@@ -75,8 +75,8 @@ def task_map(tasks: Tasks, out: Out, group: Group = "group", most: Most = 400, o
     """
     from tasktheme.report import plots
 
-    _check(out, overwrite=overwrite)
-    _save(plots.task_map(load_file(tasks), group=group, most=most), out)
+    check_picture(out, overwrite=overwrite)
+    save_picture(plots.task_map(load_file(tasks), group=group, most=most), out)
 
 
 @plot_app.command()
@@ -96,8 +96,8 @@ def distances(
     """
     from tasktheme.report import plots
 
-    _check(out, overwrite=overwrite)
-    _save(plots.distance_matrix(load_file(tasks), group=group, most=most, clustered=clustered), out)
+    check_picture(out, overwrite=overwrite)
+    save_picture(plots.distance_matrix(load_file(tasks), group=group, most=most, clustered=clustered), out)
 
 
 @plot_app.command()
@@ -108,8 +108,8 @@ def entropy(tasks: Tasks, out: Out, group: Group = "group", overwrite: Overwrite
     """
     from tasktheme.report import plots
 
-    _check(out, overwrite=overwrite)
-    _save(plots.entropy_histogram(load_file(tasks), group=group), out)
+    check_picture(out, overwrite=overwrite)
+    save_picture(plots.entropy_histogram(load_file(tasks), group=group), out)
 
 
 @plot_app.command()
@@ -120,8 +120,8 @@ def mixtures(tasks: Tasks, out: Out, group: Group = "group", most: Most = 24, ov
     """
     from tasktheme.report import plots
 
-    _check(out, overwrite=overwrite)
-    _save(plots.mixtures(load_file(tasks), group=group, most=most), out)
+    check_picture(out, overwrite=overwrite)
+    save_picture(plots.mixtures(load_file(tasks), group=group, most=most), out)
 
 
 @plot_app.command()
@@ -139,8 +139,8 @@ def intervals(
     """
     from tasktheme.report import plots
 
-    _check(out, overwrite=overwrite)
-    _save(plots.mixture_intervals(load_file(tasks), group=group, level=level, most=most), out)
+    check_picture(out, overwrite=overwrite)
+    save_picture(plots.mixture_intervals(load_file(tasks), group=group, level=level, most=most), out)
 
 
 @plot_app.command()
@@ -162,10 +162,10 @@ def themes(
     from tasktheme.ptm import PTM
     from tasktheme.report import plots
 
-    _check(out, overwrite=overwrite)
+    check_picture(out, overwrite=overwrite)
     loaded = PTM.load(model, device=DeviceName.cpu.value)
     source = Source(data, data_dir, loaded.point_shape[-1], held_out, allow_damaged, quiet=True)
-    _save(plots.theme_gallery(loaded, source.part(part), columns=columns), out)
+    save_picture(plots.theme_gallery(loaded, source.part(part), columns=columns), out)
 
 
 @plot_app.command()
@@ -177,17 +177,19 @@ def training(model: Model, out: Out, overwrite: Overwrite = False) -> None:
     from tasktheme.ptm import PTM
     from tasktheme.report import plots
 
-    _check(out, overwrite=overwrite)
-    _save(plots.training_curves(PTM.load(model, device=DeviceName.cpu.value).history), out)
+    check_picture(out, overwrite=overwrite)
+    save_picture(plots.training_curves(PTM.load(model, device=DeviceName.cpu.value).history), out)
 
 
-def _check(out: Path, *, overwrite: bool) -> None:
+def check_picture(out: Path, *, overwrite: bool) -> None:
+    """OutputError unless a picture can be written there."""
     if out.suffix.lower() not in _ENDINGS:
         raise OutputError(f"{str(out)!r}: pictures are written as {', '.join(_ENDINGS)}")
     refuse_existing(out, overwrite=overwrite)
 
 
-def _save(figure: Figure, out: Path) -> None:
+def save_picture(figure: Figure, out: Path) -> None:
+    """Write a picture by its ending, the same bytes each time."""
     import matplotlib as mpl
 
     from tasktheme.files import write_file

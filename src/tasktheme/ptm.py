@@ -25,15 +25,18 @@ from tasktheme.progress import progress_bar
 from tasktheme.settings import Settings
 from tasktheme.storage import fingerprint, load_model, save_model
 from tasktheme.tasks.taskset import TaskSet
+from tasktheme.theme_summary import ThemeSummary, some_rows, summarise
 from tasktheme.training.checkpoint import resume_training, save_training
 from tasktheme.training.compiler import compiler_fault
 from tasktheme.training.embedding import EmbeddedTasks, SharedPoints, embed_batch
+from tasktheme.training.held_out import held_out_terms
 from tasktheme.training.loop import Trainer
 from tasktheme.training.resumable import check_run, run_resumably
 
 _POINTS_IN_BATCH = {"cpu": 10_000, "cuda": 100_000}  # data points, padding included, that are embedded together
 _TASKS_WORTH_COMPILING = 400_000  # an H200 trains as many in the two minutes that compiled code takes, its making included
 _NUMBERS_AT_ONCE = 1 << 26  # of the K x D numbers behind each data point's likelihoods
+_DECODED = 4  # times fewer data points go through the decoder together
 _SHARED = 2  # tasks that an average data point is in, for which it pays to embed each point once
 
 TaskData = Episodes | Dataset | Sequence[npt.ArrayLike]
@@ -151,6 +154,40 @@ class PTM:
             means[which] = _numpy((embedded.m * weight).sum(dim=1) / weight.sum(dim=1))
         return means
 
+    def point_embeddings(self, tasks: Episodes, *, progress: bool = False) -> npt.NDArray[np.float32]:
+        """(T, N, D) the mean embedding m of each data point of each task, as ``tasks.batch`` lays them out; 0 where padded."""
+        points = np.zeros((*tasks.batch.mask.shape, self.themes.mu.shape[1]), dtype=np.float32)
+        for which, embedded in self._embedded(tasks, progress=progress):
+            points[which] = _numpy(embedded.m * embedded.mask.unsqueeze(-1))
+        return points
+
+    def held_out_bound(self, tasks: Episodes, *, seed: int = 0, progress: bool = False) -> dict[str, float]:
+        """The bound of tasks per data point, term by term, as in training: half of each class's points infer q(z, pi), the
+        bound is that of the other half.
+
+        ``bound`` is the sum of the terms at weight 1. The names are those of ``history``; ``ln_p_x`` and ``entropy_u`` are
+        missing where there is no decoder, ``ln_p_y`` and ``accuracy``, which are no part of the sum, without a
+        classification loss. ``ln_p_x`` takes one draw of u for each point, by the seed. Needs two points of a class.
+        """
+        fitted = self._require_fitted()
+        ways = tasks.classes.shape[1]
+        if tasks.batch.rows.shape[1] < 2 * ways:
+            raise DataError("the held-out bound needs tasks of at least two data points of each class: ask for more shots")
+        self._check_points(tasks.dataset, fitted.networks)
+        data = tasks.dataset.tensor.to(self.device)
+        total: dict[str, float] = {}
+        with progress_bar("bound", len(tasks), show=progress) as advance:
+            points = _POINTS_IN_BATCH.get(self.device.type, _POINTS_IN_BATCH["cpu"]) // _DECODED
+            size = max(1, points // tasks.batch.rows.shape[1])
+            for first, batch in zip(range(0, len(tasks), size), tasks.batches(size), strict=True):
+                parts = (fitted.themes, fitted.networks, data, batch.to(self.device))
+                terms = held_out_terms(self.settings, *parts, ways=ways, first=first, seed=seed)
+                weight = len(batch.rows) / len(tasks)
+                total = {name: total.get(name, 0.0) + weight * value for name, value in terms.items()}
+                advance(len(batch.rows), "")
+        bound = sum(value for name, value in total.items() if name not in ("ln_p_y", "accuracy"))
+        return {"bound": bound, **total}
+
     def embed_points(self, x: npt.ArrayLike) -> npt.NDArray[np.float32]:
         """The mean embedding m of each data point of one task, (N, D)."""
         return _numpy(self._encode_task(x).m[0])
@@ -191,6 +228,16 @@ class PTM:
         with torch.no_grad():
             decoded = networks.decoder.mean(mu, torch.ones_like(mu[..., 0], dtype=torch.bool))
         return _numpy(decoded[:, 0])
+
+    def summary(self, data: Dataset, *, typical: int = 8) -> list[ThemeSummary]:
+        """What each theme is about, by the data points of ``data``; the largest share first.
+
+        Its share, the classes and groups that it draws from, and the ``typical`` rows of ``data`` most typical of it.
+        """
+        fitted = self._require_fitted()
+        rows = some_rows(data)
+        log_likelihood, share = self.theme_log_likelihood(data.x[rows]), fitted.themes.share.cpu().numpy()
+        return summarise(data, rows, log_likelihood, share, typical=typical, decoded=fitted.networks.decoder is not None)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the model to a folder, whole or not at all."""

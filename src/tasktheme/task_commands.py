@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tasktheme.errors import DataError, OutputError
-from tasktheme.options import DeviceName, Overwrite, counted, print_table, refuse_existing
+from tasktheme.options import (
+    DataDir,
+    DeviceName,
+    Overwrite,
+    Part,
+    PartOf,
+    Source,
+    counted,
+    image_side,
+    print_table,
+    refuse_existing,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -154,7 +165,15 @@ def novelty(
 
 
 def summary(
-    tasks: Tasks,
+    tasks: Annotated[
+        Path,
+        typer.Argument(
+            help="Tasks that embed wrote, - for a pipe, or a MODEL folder.", metavar="TASKS|MODEL", show_default=False
+        ),
+    ],
+    data: Annotated[str | None, typer.Argument(help="Of a model: the data that its themes are told by.", metavar="DATA")] = None,
+    part: PartOf = Part.test,
+    data_dir: DataDir = None,
     top: Annotated[int, typer.Option(help="Strongest themes of each task that are written.", min=1)] = 3,
     resized: Resized = None,
     out: TableOut = None,
@@ -162,13 +181,21 @@ def summary(
 ) -> None:
     """What tasks are made of: on a terminal an overview; written or piped, a row for each with size, entropy and top themes.
 
-    Examples: `tasktheme summary tasks.parquet`, `tasktheme embed my-model my_folder/ | tasktheme summary -`
+    Of a model's folder and DATA: what each theme is made of, its share, classes, groups and most typical rows of DATA.
+
+    Examples: `tasktheme summary tasks.parquet`, `tasktheme embed my-model my_folder/ | tasktheme summary -`,
+    `tasktheme summary glyphs-model glyphs`
     """
     import numpy as np
 
     from tasktheme.report.tables import summary_table
 
     _check_out(out, overwrite=overwrite)
+    if tasks.is_dir():
+        _summarise_model(tasks, data, part, data_dir, out)
+        return
+    if data is not None:
+        raise DataError(f"DATA goes with a model's folder, but {str(tasks)!r} is none: leave it out")
     loaded = _load(tasks, resized)
     themes = loaded.top_themes(min(top, loaded.concentration.shape[1]))
     share = np.take_along_axis(loaded.mean_mixture(), themes, axis=1)
@@ -177,6 +204,22 @@ def summary(
     for place in range(themes.shape[1]):
         rows |= {f"theme_{place + 1}": themes[:, place], f"share_{place + 1}": share[:, place]}
     _deliver(rows, out, lambda: summary_table(loaded))
+
+
+def _summarise_model(model: Path, data: str | None, part: Part, data_dir: Path | None, out: Path | None) -> None:
+    from tasktheme.ptm import PTM
+    from tasktheme.report.tables import theme_table
+
+    if data is None:
+        raise DataError(f"{str(model)!r} is a model: name the data that its themes are told by, such as glyphs")
+    loaded = PTM.load(model, device=DeviceName.cpu.value)
+    side = image_side(None, loaded.point_shape)
+    found = loaded.summary(Source(data, data_dir, side, None, allow_damaged=False, quiet=True).part(part))
+    rows: dict[str, Any] = {name: [getattr(theme, name) for theme in found] for name in ("theme", "share", "decoded")}
+    for name in ("classes", "groups"):
+        rows[name] = ["; ".join(f"{source} {mass:.3f}" for source, mass in getattr(theme, name)) for theme in found]
+    rows["typical"] = [" ".join(map(str, theme.typical)) for theme in found]
+    _deliver(rows, out, lambda: theme_table(found))
 
 
 def load_file(path: Path) -> TaskSet:

@@ -65,7 +65,7 @@ def correlate(x: Floats, accuracy: Floats, *, seed: int = 0) -> Correlation:
         intercept=float(ridge.intercept_) - slope * centre,
         noise=float(1.0 / np.sqrt(ridge.alpha_)),
         spearman=spearman(x, accuracy),
-        spearman_interval=_bootstrap(x, accuracy, seed),
+        spearman_interval=spearman_interval(x, accuracy, seed),
         line={"x": places.tolist(), "mean": mean.tolist(), "std": std.tolist()},
     )
 
@@ -85,7 +85,8 @@ def _ranks(values: Floats) -> Floats:
     return ranks
 
 
-def _bootstrap(x: Floats, y: Floats, seed: int) -> tuple[float, float]:
+def spearman_interval(x: Floats, y: Floats, seed: int) -> tuple[float, float]:
+    """95 % bootstrap interval of :func:`spearman`, over tasks."""
     generator = np.random.default_rng(seed)
     drawn = [generator.integers(len(x), size=len(x)) for _ in range(_RESAMPLES)]
     low, high = np.quantile([spearman(x[rows], y[rows]) for rows in drawn], [0.025, 0.975])

@@ -62,16 +62,19 @@ def diagonal_entropy(s: Float[Tensor, "*N D"]) -> Float[Tensor, "*N"]:
     return s.log().sum(dim=-1) + 0.5 * s.shape[-1] * (1.0 + _LOG_2PI)
 
 
-def wasserstein(mu: Float[Tensor, "K D"], scale_tril: Float[Tensor, "K *DD"]) -> Float[Tensor, "K K"]:
+def wasserstein(mu: Float[Tensor, "K D"], factor: Float[Tensor, "K *DD"]) -> Float[Tensor, "K K"]:
     """2-Wasserstein distance between all pairs of Gaussians N(mu_k, Sigma_k); exactly 0 from each to itself.
 
+    ``factor`` is any (K, D, R) with Sigma = F F', such as Cholesky factors, or (K, D) standard deviations.
     W^2 = |mu_i - mu_j|^2 + tr(Sigma_i) + tr(Sigma_j) - 2 tr((Sigma_i^1/2 Sigma_j Sigma_i^1/2)^1/2), and the last trace is
-    the sum of the singular values of L_i' L_j with Sigma = L L': no square root of a matrix is needed.
+    the sum of the singular values of F_i' F_j: no square root of a matrix is needed.
     """
     means = (mu[:, None] - mu).square().sum(dim=-1)
-    if scale_tril.ndim == 2:
-        return (means + (scale_tril[:, None] - scale_tril).square().sum(dim=-1)).sqrt()
-    trace = scale_tril.square().sum(dim=(-2, -1))
-    shared = torch.stack([torch.linalg.svdvals(L.mT @ scale_tril).sum(dim=-1) for L in scale_tril])
-    spread = (trace[:, None] + trace) - (shared + shared.mT)  # symmetric to the last bit
+    if factor.ndim == 2:
+        return (means + (factor[:, None] - factor).square().sum(dim=-1)).sqrt()
+    trace = factor.square().sum(dim=(-2, -1))
+    shared = torch.zeros_like(means)
+    for k in range(len(mu) - 1):  # each pair once
+        shared[k, k + 1 :] = torch.linalg.svdvals(factor[k].mT @ factor[k + 1 :]).sum(dim=-1)
+    spread = (trace[:, None] + trace) - 2.0 * (shared + shared.mT)
     return (means + spread).clamp_min(0.0).sqrt().fill_diagonal_(0.0)

@@ -4,6 +4,7 @@ Save one with ``figure.savefig("map.png", dpi=200)`` or ``figure.savefig("map.pd
 """
 
 from tasktheme.report.distance_plots import distance_matrix, task_map
+from tasktheme.report.evaluation_plots import evaluation_figure
 from tasktheme.report.learner_plots import accuracy_histogram, correlation_diagram
 from tasktheme.report.model_plots import theme_gallery, training_curves
 from tasktheme.report.simplex_plot import simplex
@@ -14,6 +15,7 @@ __all__ = [
     "correlation_diagram",
     "distance_matrix",
     "entropy_histogram",
+    "evaluation_figure",
     "mixture_intervals",
     "mixtures",
     "simplex",

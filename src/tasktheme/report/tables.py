@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from rich.console import Group
 from rich.table import Table
 
-from tasktheme.evaluation import Evaluation
+from tasktheme.evaluation import RIVALS, Evaluation, Retrieval
 from tasktheme.tasks.distances import Floats
 from tasktheme.tasks.novelty import Novelty
 from tasktheme.tasks.search import Nearest
 from tasktheme.tasks.taskset import TaskSet
+from tasktheme.theme_summary import ThemeSummary, sources
+
+_BOUND_TERMS = {
+    "ln_p_x": "reconstruction",
+    "ln_p_u": "embedding given its theme",
+    "ln_p_z": "themes given the mixture",
+    "ln_p_pi": "the mixture's prior",
+    "entropy_u": "entropy of q(u)",
+    "entropy_z": "entropy of q(z)",
+    "entropy_pi": "entropy of q(pi)",
+}
 
 
 def task_names(tasks: TaskSet) -> list[str]:
@@ -103,17 +116,57 @@ def distance_table(first: TaskSet, second: TaskSet, matrix: Floats, *, kind: str
     return table
 
 
-def evaluation_table(result: Evaluation) -> Table:
-    """The measures with a word on each."""
-    table = _table("measure", "value", "meaning", right=("value",))
+def theme_table(themes: Sequence[ThemeSummary]) -> Table:
+    """Each theme's share, sources and most typical rows of the data."""
+    table = _table("theme", "share", "classes", "groups", "typical rows", "mean", right=("theme", "share"))
+    for found in themes:
+        rows = ", ".join(map(str, found.typical[:4])) or "none"
+        share = f"{100 * found.share:.0f} %"
+        decoded = "decoded" if found.decoded else "no decoder"
+        table.add_row(str(found.theme), share, sources(found.classes), sources(found.groups), rows, decoded)
+    table.caption = "the largest sources of each theme's data points; plot themes shows the images and the decoded means"
+    return table
+
+
+def evaluation_table(result: Evaluation) -> Group:
+    """The measures of the model with a word on each, then every task distance beside its rivals."""
+    table = _table("the model", "value", "meaning", right=("value",))
     table.add_row("tasks", f"{result.tasks:,}", f"from {result.groups} groups")
-    table.add_row("AUC by KL", f"{result.auc:.3f}", "same-group pairs are closer than others; 0.5 is chance")
-    table.add_row("AUC by mean embedding", f"{result.auc_mean_embedding:.3f}", "the plain rival, same encoder")
-    table.add_row("nearest of same group", f"{result.nearest_same_group:.3f}", "share of tasks")
     table.add_row("largest theme's share", f"{result.largest_share:.3f}", "near 1 is a collapse")
     table.add_row("effective themes", f"{result.effective_themes:.1f}", "used alike")
     table.add_row("converged", f"{result.converged:.3f}", "E-steps within tolerance")
-    return table
+    if result.bound is not None:
+        table.add_row("held-out bound", f"{result.bound['bound']:,.1f}", "per data point, in nats")
+        for name, value in result.bound.items():
+            if name in _BOUND_TERMS:
+                table.add_row(f"  {name}", f"{value:,.1f}", _BOUND_TERMS[name])
+    if result.reconstruction is not None:
+        table.add_row("reconstruction", f"{result.reconstruction:.3f}", "ln p(x | u) per pixel or feature")
+    if result.prototype_accuracy is not None:
+        table.add_row("1-shot accuracy", f"{result.prototype_accuracy:.3f}", "nearest of one labelled point per class")
+    if result.entropy_accuracy is not None:
+        low, high = result.entropy_accuracy["interval"]
+        table.add_row(
+            "entropy and accuracy",
+            f"{result.entropy_accuracy['spearman']:.2f}",
+            f"Spearman over tasks, 95 % in {low:.2f} to {high:.2f}",
+        )
+    columns = ("AUC", "average precision", "nearest is same group")
+    distances = _table("distance between tasks", *columns, right=columns)
+    distances.add_row("KL of the model", *_retrieved(result))
+    for place, names in RIVALS.items():
+        found = {words: result.rivals[name] for name, words in names.items() if name in result.rivals}
+        if found:
+            distances.add_section()
+            distances.add_row(f"rivals, {place}", style="bold")
+        for words, rival in found.items():
+            distances.add_row(f"  {words}", *_retrieved(rival))
+    distances.caption = "AUC: pairs of one group are closer than others; 0.5 is chance"
+    return Group(table, "", distances)
+
+
+def _retrieved(found: Evaluation | Retrieval) -> tuple[str, ...]:
+    return tuple(f"{value:.3f}" for value in (found.auc, found.mean_average_precision, found.nearest_same_group))
 
 
 def speed_table(result: dict[str, Any]) -> Table:
