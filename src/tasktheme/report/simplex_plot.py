@@ -57,7 +57,7 @@ def simplex(tasks: TaskSet, *, themes: Sequence[int] | None = None, group: str =
     gamma = chosen.tasks.concentration[:, three]
     means = gamma / gamma.sum(axis=1, keepdims=True)
     rows = -(-min(len(chosen.names), _MOST_NAMED) // 3) if len(gamma) > 1 and len(chosen.names) <= MOST_GROUPS else 0
-    figure = new_figure(3.6 + 0.15 * rows, width=3.8)
+    figure = new_figure(3.9 + 0.16 * rows, width=3.8)
     axes = figure.add_subplot()
     _draw_frame(axes, three)
     shares = _mesh()
@@ -129,9 +129,9 @@ def _draw_regions(axes: Axes, mesh: Triangulation, density: Floats, place: Float
     for i in sorted(set(chosen.group.tolist()))[:_MOST_NAMED]:
         colour, marker = looks[i]
         marks.append(Line2D([], [], linestyle="", marker=marker, color=colour, markersize=4.5, mew=0.0, label=names[i]))
-    axes.legend(
-        handles=marks, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=3, handletextpad=0.1, columnspacing=1.0, borderpad=0.0
-    )
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    figure.legend(handles=marks, loc="outside lower center", ncols=3, handletextpad=0.1, columnspacing=1.0, borderpad=0.0)
 
 
 def _draw_frame(axes: Axes, themes: npt.NDArray[np.int64]) -> None:
