@@ -14,40 +14,30 @@ import typer
 from tasktheme import __version__
 from tasktheme.errors import DataError, Interrupted, OutputError, TaskThemeError, TrainingError
 from tasktheme.learner_commands import experiment, meta_test, meta_train
+from tasktheme.model_commands import embed, evaluate, explore
 from tasktheme.options import (
     INTERRUPTED,
-    AllCombinations,
     AllowDamaged,
     Data,
     DataDir,
     Device,
     DeviceName,
-    EachFolderATask,
     HeldOut,
-    Model,
-    ModelsSize,
-    Number,
     Overwrite,
     Part,
-    PartOf,
     PresetName,
     Quiet,
     Seed,
-    Shots,
     Size,
     Source,
-    TasksFile,
     Unlabelled,
-    Ways,
-    counted,
-    image_side,
     leave,
     parse_settings,
     print_table,
     refuse_existing,
 )
-from tasktheme.plot_commands import check_picture, plot_app, save_picture
-from tasktheme.task_commands import distances, load_file, nearest, novelty, pipe_csv, summary, warn_of_collapse
+from tasktheme.plot_commands import plot_app
+from tasktheme.task_commands import distances, nearest, novelty, summary
 
 app: typer.Typer = typer.Typer(
     name="tasktheme",
@@ -160,193 +150,12 @@ def fit(
         typer.echo(f"next:  tasktheme evaluate {out} {data}   or   tasktheme embed {out} {data} --out tasks.parquet")
 
 
-@app.command()
-def embed(
-    model: Model,
-    data: Data,
-    out: Annotated[Path | None, typer.Option(help="Write the tasks: .parquet, .csv or .npz.")] = None,
-    part: PartOf = Part.test,
-    ways: Ways = None,
-    shots: Shots = 20,
-    number: Number = None,
-    tasks_file: TasksFile = None,
-    all_combinations: AllCombinations = False,
-    seed: Seed = 1,
-    unlabelled: EachFolderATask = None,
-    data_dir: DataDir = None,
-    size: ModelsSize = None,
-    held_out: HeldOut = None,
-    allow_damaged: AllowDamaged = False,
-    device: Device = DeviceName.auto,
-    overwrite: Overwrite = False,
-    quiet: Quiet = False,
-) -> None:
-    """Write what tasks become: a Dirichlet distribution over themes each. In a pipe, a CSV line for each task.
-
-    Of a folder, each sub-folder is one task; of a data set, tasks are drawn from the classes of a part.
-
-    Examples: `tasktheme embed my-model my_folder/ --out tasks.parquet`,
-    `tasktheme embed glyphs-model glyphs --out tasks.parquet -n 100`,
-    `tasktheme embed my-model mini-imagenet --all-combinations --ways 5 --shots 16 --out tasks.parquet`,
-    `tasktheme embed my-model my_folder/ | tasktheme summary -`
-    """
-    from tasktheme.ptm import PTM
-    from tasktheme.report.tables import task_table
-    from tasktheme.tasks.files import check_ending, whole_table
-
-    if out is not None:
-        check_ending(out)
-        refuse_existing(out, overwrite=overwrite)
-    loaded = PTM.load(model, device=device.value)
-    source = Source(data, data_dir, image_side(size, loaded.point_shape), held_out, allow_damaged, quiet)
-    wanted = source.draw(unlabelled, part, ways, shots, number, seed, tasks_file, all_combinations)
-    tasks = loaded.embed(wanted, progress=not quiet)
-    warn_of_collapse(tasks)
-    if out is None and not sys.stdout.isatty():
-        pipe_csv(whole_table(tasks))
-        return
-    if out is not None:
-        tasks.save(out, overwrite=overwrite)
-    if not quiet:
-        print_table(task_table(tasks, most=12))
-        if out is not None:
-            typer.echo(f"wrote {out}: {counted(len(tasks), 'task')}")
-
-
-for _command in (distances, nearest, novelty, summary):
+for _command in (embed, distances, nearest, novelty, summary, evaluate, explore):
     app.command()(_command)
 app.command("meta-train")(meta_train)
 app.command("meta-test")(meta_test)
 app.command()(experiment)
 app.add_typer(plot_app, name="plot")
-
-
-@app.command()
-def evaluate(
-    model: Model,
-    data: Data,
-    part: PartOf = Part.test,
-    ways: Ways = None,
-    shots: Shots = 20,
-    number: Annotated[
-        int | None, typer.Option("-n", "--number", help="How many tasks to draw.", show_default="200, or all listed")
-    ] = None,
-    tasks_file: TasksFile = None,
-    seed: Seed = 1,
-    data_dir: DataDir = None,
-    size: ModelsSize = None,
-    held_out: HeldOut = None,
-    allow_damaged: AllowDamaged = False,
-    device: Device = DeviceName.auto,
-    rivals: Annotated[
-        bool,
-        typer.Option("--rivals", help="Compare with other task distances, of the same encoder and of raw data; a minute more."),
-    ] = False,
-    out: Annotated[Path | None, typer.Option(help="Write the measures as JSON.")] = None,
-    picture: Annotated[Path | None, typer.Option(help="Draw them: .png, .pdf or .svg.")] = None,
-    overwrite: Overwrite = False,
-    quiet: Quiet = False,
-) -> None:
-    """Measure how well task distances find tasks of the same group (script, alphabet, domain).
-
-    Examples: `tasktheme evaluate glyphs-model glyphs`,
-    `tasktheme evaluate glyphs-model glyphs --rivals --out measures.json --picture measures.png`
-    """
-    from tasktheme.evaluation import evaluate as run_evaluation
-    from tasktheme.files import write_file
-    from tasktheme.ptm import PTM
-    from tasktheme.report.tables import evaluation_table
-
-    if out is not None:
-        refuse_existing(out, overwrite=overwrite)
-    if picture is not None:
-        check_picture(picture, overwrite=overwrite)
-    loaded = PTM.load(model, device=device.value)
-    source = Source(data, data_dir, image_side(size, loaded.point_shape), held_out, allow_damaged, quiet)
-    drawn = {"ways": ways, "shots": shots, "n": number, "seed": seed, "tasks": tasks_file}
-    train = source.part(Part.train) if rivals else None
-    result = run_evaluation(loaded, source.part(part), **drawn, rivals=rivals, train=train, progress=not quiet)
-    if out is not None:
-        write_file(out, (json.dumps(result.as_dict(), indent=1) + "\n").encode())
-    if picture is not None:
-        from tasktheme.report.evaluation_plots import evaluation_figure
-
-        save_picture(evaluation_figure(result), picture)
-    if not quiet:
-        print_table(evaluation_table(result))
-
-
-@app.command()
-def explore(
-    model: Model,
-    tasks: Annotated[
-        str,
-        typer.Argument(
-            help="Tasks that embed wrote (.parquet, .csv, .npz, or - for a pipe), or DATA to draw tasks from.",
-            metavar="TASKS",
-            show_default=False,
-        ),
-    ],
-    out: Annotated[Path, typer.Option(help="HTML file for the page.", show_default=False)],
-    data: Annotated[
-        str | None, typer.Option(help="Where the tasks of a file came from, to show their images.", metavar="DATA")
-    ] = None,
-    title: Annotated[str, typer.Option(help="Heading of the page.")] = "Atlas of tasks",
-    part: PartOf = Part.test,
-    ways: Ways = None,
-    shots: Shots = 20,
-    number: Number = None,
-    tasks_file: TasksFile = None,
-    all_combinations: AllCombinations = False,
-    seed: Seed = 1,
-    unlabelled: EachFolderATask = None,
-    data_dir: DataDir = None,
-    size: ModelsSize = None,
-    held_out: HeldOut = None,
-    allow_damaged: AllowDamaged = False,
-    device: Device = DeviceName.auto,
-    overwrite: Overwrite = False,
-    quiet: Quiet = False,
-) -> None:
-    """Write one page that opens offline: a map of all tasks, their images, mixtures and neighbours, and the themes.
-
-    Tasks are drawn and embedded as by `embed`, with the same options, or come from its file. With `--data` the file's tasks
-    get their images back: repeat the options that `embed` had.
-
-    Examples: `tasktheme explore glyphs-model glyphs --out atlas.html -n 500`,
-    `tasktheme explore my-model customers/ --out atlas.html`,
-    `tasktheme explore glyphs-model tasks.parquet --data glyphs --out atlas.html`
-    """
-    from tasktheme.data.dataset import Dataset
-    from tasktheme.data.episodes import Episodes
-    from tasktheme.ptm import PTM
-    from tasktheme.report.explorer import write_explorer
-    from tasktheme.tasks.files import is_task_file
-
-    refuse_existing(out, overwrite=overwrite)
-    stored = load_file(Path(tasks)) if tasks == "-" or is_task_file(Path(tasks)) else None
-    if stored is None and data is not None:
-        raise DataError(f"--data says where the tasks of a file came from, but {tasks!r} is no file of tasks: leave it out")
-    loaded = PTM.load(model, device=device.value)
-
-    def draw(n: int | None) -> Episodes | Dataset:
-        source = Source(data or tasks, data_dir, image_side(size, loaded.point_shape), held_out, allow_damaged, quiet)
-        return source.draw(unlabelled, part, ways, shots, n, seed, tasks_file, all_combinations)
-
-    origin: Episodes | Dataset | None
-    if stored is None:
-        origin = draw(number)
-        embedded = loaded.embed(origin, progress=not quiet)
-        warn_of_collapse(embedded)
-    else:
-        origin, embedded = None if data is None else draw(len(stored)), stored
-    trained = loaded.trained_on
-    source = data or ("a pipe" if tasks == "-" else tasks)
-    facts = [("Tasks from", source), ("Trained on", f"{trained['tasks']:,} tasks of {trained['data']}")]
-    write_explorer(out, model=loaded, tasks=embedded, origin=origin, title=title, facts=facts)
-    if not quiet:
-        typer.echo(f"wrote {out}: {counted(len(embedded), 'task')}, {out.stat().st_size / 1e6:.1f} MB")
-        typer.echo(f"open   {out.resolve().as_uri()}")
 
 
 @app.command()

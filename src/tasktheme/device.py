@@ -17,9 +17,7 @@ def find_device(name: str) -> torch.device:
         raise SettingsError(f"unknown device {name!r}; use auto, cpu or cuda") from error
     if device.type == "cuda" and not torch.cuda.is_available():
         raise SettingsError("device 'cuda' was asked for, but torch sees no GPU here; use auto or cpu")
-    if device.type == "cuda" and device.index not in (
-        None,
-        torch.cuda.current_device(),
-    ):  # streams and graphs are the current one's
+    # streams and graphs are the current GPU's
+    if device.type == "cuda" and device.index is not None and device.index != torch.cuda.current_device():
         raise SettingsError(f"device {name!r} is not the current GPU: choose it by CUDA_VISIBLE_DEVICES, and use auto or cuda")
     return device
