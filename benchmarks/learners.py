@@ -180,7 +180,7 @@ def main() -> None:
 
     if not choice.no_rivals:
         _, support, query = ours(sizes[0])
-        few = [type(part)(part.x[: sizes[0]], part.y[: sizes[0]], part.ways) for part in (support, query)]
+        few = [type(part)(part.x[: sizes[0]].contiguous(), part.y[: sizes[0]], part.ways) for part in (support, query)]
         for by, rival in (("plain loop", Plain(choice.filters, device)), ("torch.func vmap", Mapped(choice.filters, device))):
             speeds = [
                 rate(lambda work=work: work(*few), sizes[0], device, choice.seconds, clock) for work in (rival.train, rival.test)

@@ -224,3 +224,12 @@ def test_bad_input(fitted: tt.MetaLearner, tmp_path: Path) -> None:
         fitted.test(images, 0)
     with pytest.raises(ModelFileError, match="no model folder"):
         tt.MetaLearner.load(tmp_path / "absent")
+
+
+def test_augmenting_changes_what_is_learned_and_not_what_is_validated() -> None:
+    plain, augmented = trainer("protonet"), trainer("protonet", augment=True)
+    for each in (plain, augmented):
+        each._validate()
+        each.train_step()
+    assert plain.validations == augmented.validations
+    assert plain._means()["loss"] != augmented._means()["loss"]

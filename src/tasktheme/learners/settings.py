@@ -36,6 +36,8 @@ class LearnerSettings(CheckedSettings):
     and keeps the feature maps so, weights and statistics in float32."""
 
     # the training
+    augment: bool = False
+    """Mirror the training images left to right and move them a little, at random: for photographs, not for letters."""
     batch_tasks: int = 16
     """Tasks in a mini-batch, the meta-batch."""
     learning_rate: float = 1e-3

@@ -10,11 +10,14 @@ from torch import Tensor
 
 from tasktheme.data.dataset import Dataset
 from tasktheme.data.episodes import EpisodeBatch, EpisodeSampler
+from tasktheme.data.random import random_bits
 from tasktheme.errors import DataError
 from tasktheme.learners.base import Points
 from tasktheme.learners.settings import LearnerSettings
 
 _MOST_LISTED = 1_000_000
+_AUGMENTING = 1900  # stream of random numbers, apart from those of samplers and learners
+_SHIFT = 8  # an image moves by up to this part of its size
 
 
 class PointSource:
@@ -30,7 +33,28 @@ class PointSource:
 
     def __call__(self, batch: EpisodeBatch, ways: int) -> Points:
         """The points of a batch of tasks."""
-        return Points(self._data[batch.rows].movedim(-1, 2).float() * self._scale, batch.labels, ways)
+        return self._points(self._data[batch.rows], batch, ways)
+
+    def augmented(self, batch: EpisodeBatch, ways: int, *, seed: int, tasks: Int64[Tensor, " T"]) -> Points:
+        """The same, each image mirrored left to right or not, and moved by up to an eighth of its size, its edge repeated.
+
+        What happens to an image depends on the seed, the task's number and the image alone.
+        """
+        height, width = self._data.shape[1:3]
+        bits = random_bits(seed, _AUGMENTING, tasks.unsqueeze(-1), batch.rows).unsqueeze(-1)
+        y = self._moved(bits, height)
+        x = self._moved(bits >> 20, width)
+        x = torch.where(bits >> 40 & 1 == 1, width - 1 - x, x)
+        return self._points(self._data[batch.rows[..., None, None], y.unsqueeze(-1), x.unsqueeze(-2)], batch, ways)
+
+    def _moved(self, bits: Int64[Tensor, "T N 1"], size: int) -> Int64[Tensor, "T N size"]:
+        """Where each place along an axis takes its pixel from."""
+        most = size // _SHIFT
+        places = torch.arange(size, device=bits.device)
+        return (places + bits % (1 << 20) % (2 * most + 1) - most).clamp(0, size - 1)
+
+    def _points(self, images: Tensor, batch: EpisodeBatch, ways: int) -> Points:
+        return Points(images.movedim(-1, 2).float() * self._scale, batch.labels, ways)
 
 
 def make_sampler(dataset: Dataset, settings: LearnerSettings, device: torch.device, *, ways: int, seed: int) -> EpisodeSampler:

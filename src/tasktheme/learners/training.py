@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +151,8 @@ class MetaTrainer:
         settings = self.settings
         tasks = self._counter * settings.batch_tasks + self.places
         drawn = self.sampler.draw(tasks, settings.shots, settings.queries)
-        support, query = (self.points(part, settings.training_ways) for part in drawn)
+        take = partial(self.points.augmented, seed=settings.seed, tasks=tasks) if settings.augment else self.points
+        support, query = (take(part, settings.training_ways) for part in drawn)
         losses, log_p = self._loss(support, query, Noise(settings.seed, tasks))
         loss = losses.mean()
         self.optimiser.zero_grad()
