@@ -4,13 +4,15 @@
         --set filters=16 --set modules=3 --set batch_tasks=4 --set inner_rate=0.1
     python benchmarks/task2vec.py probe [--data glyphs] [--tasks 40] [--samples 1 3 10 30]
 
-The same tasks are embedded twice, with different labels. Printed: Spearman's rho over the tasks of the two L1 norms, the largest
-of which is picked, and of the two mean distances to the first ten tasks, the smallest of which is picked.
+The same tasks are embedded twice, with different labels, from their labelled points alone or from all their points. Printed:
+Spearman's rho over the tasks of the two L1 norms, the largest of which is picked, and of the two mean distances to the first ten
+tasks, the smallest of which is picked.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from pathlib import Path
 
 import torch
@@ -31,12 +33,13 @@ def main() -> None:
     probe = tt.MetaLearner.load(arguments.probe, device="cpu")
     data = tt.load_dataset(arguments.data, size=probe.learner.point_shape[-1], progress=False).test
     tasks = tt.draw_tasks(data, probe, arguments.tasks, seed=1)
-    print("| samples | L1 norm | mean distance |\n|---|---|---|")
-    for samples in arguments.samples:
-        first, second = (Task2Vec(probe.learner, samples=samples, seed=seed).describe(tasks) for seed in (0, 1))
-        norms = spearmanr(first.sum(dim=1), second.sum(dim=1)).statistic
-        near = spearmanr(*(distances(kept[10:], kept[:10]).mean(dim=1) for kept in (first, second))).statistic
-        print(f"| {samples} | {norms:.3f} | {near:.3f} |", flush=True)
+    print("| points | samples | L1 norm | mean distance |\n|---|---|---|---|")
+    for part, points in (("labelled", dataclasses.replace(tasks, query=None)), ("all", tasks)):
+        for samples in arguments.samples:
+            first, second = (Task2Vec(probe.learner, samples=samples, seed=seed).describe(points) for seed in (0, 1))
+            norms = spearmanr(first.sum(dim=1), second.sum(dim=1)).statistic
+            near = spearmanr(*(distances(kept[10:], kept[:10]).mean(dim=1) for kept in (first, second))).statistic
+            print(f"| {part}, {points.points} | {samples} | {norms:.3f} | {near:.3f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Selection by Task2Vec (Achille et al., 2019), with a probe network trained by MAML, as the paper makes it fit few shots.
 
-The probe adapts to a task's labelled points; the embedding is the diagonal of its Fisher information on all the task's points,
-averaged over each filter: of the convolutions and of the norms' scales, without the head, as in the authors' code.
+The probe adapts to a task's labelled points; the embedding is the diagonal of its Fisher information on all points that the task
+comes with (queries need not be there), averaged over each filter: of the convolutions and of the norms' scales, without the
+head, as in the authors' code.
 """
 
 from __future__ import annotations
