@@ -54,7 +54,7 @@ def task_accuracies(
         raise DataError(f"this learner takes images of shape {learner.point_shape}, got {dataset.point_shape}")
     device = next(learner.parameters()).device
     points, sampler = PointSource(dataset, device), listed_sampler(dataset, settings, classes, device, seed=seed)
-    size = _tasks_at_once(learner, device)
+    size = tasks_at_once(learner, settings.ways * (settings.shots + settings.queries), device)
     found = []
     with precision(settings), torch.no_grad(), progress_bar("meta-testing", len(classes), show=progress) as advance:
         for first in range(0, len(classes), size):
@@ -67,10 +67,9 @@ def task_accuracies(
     return torch.cat(found).double().cpu().numpy()
 
 
-def _tasks_at_once(learner: Learner, device: torch.device) -> int:
-    settings = learner.settings
-    points = settings.ways * (settings.shots + settings.queries)
-    numbers = points * math.prod(learner.point_shape[1:]) * settings.filters * learner.networks
+def tasks_at_once(learner: Learner, points: int, device: torch.device) -> int:
+    """How many tasks of so many data points a device has room for."""
+    numbers = points * math.prod(learner.point_shape[1:]) * learner.settings.filters * learner.networks
     return max(1, _NUMBERS_AT_ONCE.get(device.type, _NUMBERS_AT_ONCE["cpu"]) // numbers)
 
 
