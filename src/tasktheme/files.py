@@ -68,7 +68,7 @@ def sync_folder(folder: Path) -> None:
 def check_writable(folder: Path) -> None:
     """OutputError where no file can be made in ``folder``."""
     try:
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=".tasktheme"):
+        with tempfile.TemporaryFile(dir=folder):  # without a name, where the system can: a kill leaves nothing behind
             pass
     except OSError as error:
         raise OutputError(f"cannot write in {str(folder)!r}: {error.strerror or error}") from error
