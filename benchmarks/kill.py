@@ -173,15 +173,17 @@ class Harness:
 
     def random_round(self, chance: random.Random) -> int:
         """Kill and resume a few times, let it end; return the number of kills."""
-        folder, kills = self.fresh(), 0
-        for _ in range(chance.randint(1, _MOST_KILLS)):
-            run = self.start(folder)
-            if run.wait(chance.uniform(0.0, self.life)) is not None:
-                break  # it was faster
-            run.kill()
-            kills += 1
-            self.moments[moment(folder)] += 1
-            self.moments["(of these with a half-written file)"] += any(path.suffix == ".tmp" for path in folder.iterdir())
+        kills = 0
+        while not kills:  # again, where the run was faster than the first kill
+            folder = self.fresh()
+            for _ in range(chance.randint(1, _MOST_KILLS)):
+                run = self.start(folder)
+                if run.wait(chance.uniform(0.0, self.life)) is not None:
+                    break
+                run.kill()
+                kills += 1
+                self.moments[moment(folder)] += 1
+                self.moments["(of these with a half-written file)"] += any(path.suffix == ".tmp" for path in folder.iterdir())
         self.check(folder)
         return kills
 

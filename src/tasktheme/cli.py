@@ -38,6 +38,7 @@ from tasktheme.options import (
     parse_settings,
     print_table,
     refuse_existing,
+    save_result,
 )
 from tasktheme.plot_commands import plot_app
 from tasktheme.task_commands import distances, nearest, novelty, summary
@@ -129,8 +130,7 @@ def fit(
     `tasktheme fit glyphs --out wide --themes 32 --set covariance=diagonal`
     """
     from tasktheme.ptm import PTM
-    from tasktheme.storage import holds_model
-    from tasktheme.training.checkpoint_file import remove_checkpoint
+    from tasktheme.storage import MODEL
 
     chosen = parse_settings(preset, settings, change or [], {"themes": themes, "latent_dim": latent_dim, "seed": seed})
     checkpoint = find_checkpoint(out, resume=resume, overwrite=overwrite)
@@ -154,8 +154,7 @@ def fit(
         smaller = smaller.replace("ask for fewer ways, or mix groups", "ask for fewer, such as --set 'ways=[2,5]'")
         raise DataError(smaller) from error
     model.trained_on |= {"size": size, "held_out": held_out, "unlabelled": unlabelled, "allow_damaged": allow_damaged}
-    model.save(out, overwrite=overwrite or holds_model(out, model.fingerprint))
-    remove_checkpoint(checkpoint)
+    save_result(model, out, checkpoint, overwrite=overwrite, kind=MODEL)
     if not quiet:
         typer.echo(f"wrote {out}: {model!r}")
         typer.echo(f"next:  tasktheme evaluate {out} {data}   or   tasktheme embed {out} {data} --out tasks.parquet")

@@ -31,6 +31,7 @@ from tasktheme.options import (
     leave,
     parse_changes,
     refuse_existing,
+    save_result,
 )
 from tasktheme.training.resumable import CHECKPOINT_SECONDS
 
@@ -95,8 +96,7 @@ def meta_train(
     """
     from tasktheme.learners.build import find_learner
     from tasktheme.learners.meta import MetaLearner
-    from tasktheme.storage import LEARNER, holds_model
-    from tasktheme.training.checkpoint_file import remove_checkpoint
+    from tasktheme.storage import LEARNER
 
     options = {
         "ways": ways,
@@ -122,8 +122,7 @@ def meta_train(
         )
     except Interrupted as stop:
         leave(f"{str(stop).split(';')[0]}; run the same command with --resume to go on", INTERRUPTED)
-    made.save(out, overwrite=overwrite or holds_model(out, made.fingerprint, kind=LEARNER))
-    remove_checkpoint(checkpoint)
+    save_result(made, out, checkpoint, overwrite=overwrite, kind=LEARNER)
     if not quiet:
         typer.echo(f"wrote {out}: {made!r}")
         if made.validations:

@@ -16,6 +16,8 @@ from tasktheme.errors import DataError, OutputError, SettingsError
 if TYPE_CHECKING:
     from tasktheme.data.dataset import Dataset, DataSplit
     from tasktheme.data.episodes import Episodes, Range
+    from tasktheme.learners.meta import MetaLearner
+    from tasktheme.ptm import PTM
     from tasktheme.settings import Settings
 
 
@@ -202,6 +204,20 @@ def find_checkpoint(out: Path, *, resume: bool, overwrite: bool) -> Path:
     own = kept and out.exists() and bool(read_checkpoint(checkpoint)[1].get("finished"))
     check_output(out, overwrite=overwrite or own)
     return checkpoint
+
+
+def save_result(made: PTM | MetaLearner, out: Path, checkpoint: Path, *, overwrite: bool, kind: str) -> None:
+    """Write the folder ``out``, then remove the state that led to it."""
+    from tasktheme.storage import holds_model
+    from tasktheme.training.checkpoint_file import remove_checkpoint
+
+    try:
+        made.save(out, overwrite=overwrite or holds_model(out, made.fingerprint, kind=kind))
+    except OutputError as error:
+        if not checkpoint.exists():
+            raise
+        raise OutputError(f"{error}; {str(checkpoint)!r} keeps the training: go on with --resume") from error
+    remove_checkpoint(checkpoint)
 
 
 def leave(message: str, code: int) -> NoReturn:
