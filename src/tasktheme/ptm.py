@@ -120,7 +120,7 @@ class PTM:
             compiled = _worth_compiling(self.device, tasks)
         elif compiled and (fault := compiler_fault(self.device)) is not None:
             raise SettingsError(f"torch cannot compile the step here: {fault}; train without compiling it")
-        trainer = Trainer(settings, networks, dataset, steps, self.device, compiled, checkpoint_every)
+        trainer = Trainer(settings, networks, dataset, steps, self.device, compiled, float(checkpoint_every))
         run_resumably(trainer, file, save=save_training, load=resume_training, progress=progress)
         self.history = trainer.history
         self.trained_on = {"data": dataset.name, "tasks": steps * settings.batch_tasks}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,13 @@ def test_without_a_sound_one_there_is_one_clear_error(tmp_path: Path) -> None:
         read_checkpoint(tmp_path / "absent")
     with pytest.raises(ModelFileError, match="cannot be read"):
         read_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"[1]\n", b"{}\nrubbish", b"not json\n", b"\xff\n"])
+def test_a_foreign_file_with_a_right_checksum_is_refused_too(tmp_path: Path, body: bytes) -> None:
+    (tmp_path / "state").write_bytes(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+    with pytest.raises(ModelFileError, match="not tasktheme's"):
+        read_checkpoint(tmp_path / "state")
 
 
 def test_a_damaged_one_does_not_take_the_place_of_the_one_before(tmp_path: Path) -> None:

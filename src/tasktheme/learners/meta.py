@@ -78,7 +78,7 @@ class MetaLearner:
         tasks, file = check_run(tasks, checkpoint, resume=resume, every=checkpoint_every)
         learner = build_learner(self.name, self.settings.as_dict(), train.point_shape)
         steps = -(-tasks // self.settings.batch_tasks)
-        trainer = MetaTrainer(learner, train, steps, self.device, validation, compiled, checkpoint_every)
+        trainer = MetaTrainer(learner, train, steps, self.device, validation, compiled, float(checkpoint_every))
         run_resumably(trainer, file, save=save_meta_training, load=resume_meta_training, progress=progress)
         self._learner, self.history, self.validations = learner, trainer.history, trainer.validations
         self.trained_on = {"data": train.name, "tasks": trainer.step * self.settings.batch_tasks, "classes": len(train.counts)}

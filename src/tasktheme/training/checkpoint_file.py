@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import Tensor
 
@@ -92,6 +93,10 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise ModelFileError(f"{str(path)!r} cannot be read: {error.strerror or error}") from error
     if not _sound(content):
         raise ModelFileError(f"{str(path)!r} is damaged or not tasktheme's: its checksum does not match")
-    _, info, packed = content.split(b"\n", 2)
-    # memory of its own for each tensor: products may round otherwise where numbers do not start at a multiple of 64 bytes
-    return {name: tensor.clone() for name, tensor in load(packed).items()}, json.loads(info)
+    try:
+        _, about, packed = content.split(b"\n", 2)
+        info = dict(json.loads(about))
+        # memory of its own for each tensor: products may round otherwise where numbers do not start at a multiple of 64 bytes
+        return {name: tensor.clone() for name, tensor in load(packed).items()}, info
+    except (SafetensorError, ValueError, TypeError) as error:  # by somebody who can write checksums too
+        raise ModelFileError(f"{str(path)!r} is not tasktheme's: {error}") from error
