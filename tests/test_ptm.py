@@ -186,7 +186,7 @@ def test_an_interrupt_between_old_and_new_keeps_the_old(model: tt.PTM, tmp_path:
     rename = Path.rename
 
     def interrupt(self: Path, target: Path) -> Path:
-        if self.name == "new":
+        if target == tmp_path / "model" and self.suffix == ".tmp":
             raise KeyboardInterrupt
         return rename(self, target)
 

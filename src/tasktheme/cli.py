@@ -18,6 +18,7 @@ from tasktheme.model_commands import embed, evaluate, explore
 from tasktheme.options import (
     INTERRUPTED,
     AllowDamaged,
+    CheckpointEvery,
     Data,
     DataDir,
     Device,
@@ -27,18 +28,22 @@ from tasktheme.options import (
     Part,
     PresetName,
     Quiet,
+    Resume,
     Seed,
     Size,
     Source,
     Unlabelled,
+    find_checkpoint,
     leave,
     parse_settings,
     print_table,
     refuse_existing,
+    save_result,
 )
 from tasktheme.plot_commands import plot_app
 from tasktheme.selection_commands import select
 from tasktheme.task_commands import distances, nearest, novelty, summary
+from tasktheme.training.resumable import CHECKPOINT_SECONDS
 
 app: typer.Typer = typer.Typer(
     name="tasktheme",
@@ -105,7 +110,8 @@ def fit(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of everything random.", min=0, show_default="0")] = None,
     device: Device = DeviceName.auto,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted training of the same name.")] = False,
+    resume: Resume = False,
+    checkpoint_every: CheckpointEvery = CHECKPOINT_SECONDS,
     compiled: Annotated[
         bool | None, typer.Option("--compile/--no-compile", help="Compile the step first (default: in long trainings on a GPU).")
     ] = None,
@@ -125,18 +131,23 @@ def fit(
     `tasktheme fit glyphs --out wide --themes 32 --set covariance=diagonal`
     """
     from tasktheme.ptm import PTM
-    from tasktheme.storage import check_output
+    from tasktheme.storage import MODEL
 
     chosen = parse_settings(preset, settings, change or [], {"themes": themes, "latent_dim": latent_dim, "seed": seed})
-    check_output(out, overwrite=overwrite)
-    checkpoint = out.with_name(f"{out.name}.checkpoint")
-    if checkpoint.exists() and not resume:
-        raise OutputError(f"{str(checkpoint)!r} keeps an interrupted training: go on with --resume, or delete it")
+    checkpoint = find_checkpoint(out, resume=resume, overwrite=overwrite)
     source = Source(data, data_dir, size, held_out, allow_damaged, quiet)
     dataset = source.tasks() if unlabelled else source.part(Part.train)
     model = PTM(settings=chosen, device=device.value)
     try:
-        model.fit(dataset, tasks=tasks, progress=not quiet, checkpoint=checkpoint, resume=resume, compiled=compiled)
+        model.fit(
+            dataset,
+            tasks,
+            progress=not quiet,
+            checkpoint=checkpoint,
+            checkpoint_every=checkpoint_every,
+            resume=resume,
+            compiled=compiled,
+        )
     except Interrupted as stop:
         leave(f"{str(stop).split(';')[0]}; run the same command with --resume to go on", INTERRUPTED)
     except DataError as error:  # too few images or classes for the default tasks: here their size is a setting
@@ -144,8 +155,7 @@ def fit(
         smaller = smaller.replace("ask for fewer ways, or mix groups", "ask for fewer, such as --set 'ways=[2,5]'")
         raise DataError(smaller) from error
     model.trained_on |= {"size": size, "held_out": held_out, "unlabelled": unlabelled, "allow_damaged": allow_damaged}
-    model.save(out, overwrite=overwrite)
-    checkpoint.unlink(missing_ok=True)
+    save_result(model, out, checkpoint, overwrite=overwrite, kind=MODEL)
     if not quiet:
         typer.echo(f"wrote {out}: {model!r}")
         typer.echo(f"next:  tasktheme evaluate {out} {data}   or   tasktheme embed {out} {data} --out tasks.parquet")

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
+import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +20,58 @@ from tasktheme.errors import ModelFileError, OutputError
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write to a temporary name beside ``path``, sync, rename."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    """Write to a temporary name beside ``path``, sync, rename, sync the folder."""
+    temporary = temporary_name(path)
     try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        write_synced(temporary, content)
         temporary.replace(path)
+        sync_folder(path.parent)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise OutputError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def write_synced(path: Path, content: bytes) -> None:
+    """Write and wait until it is on the disk; OSError where that fails."""
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def temporary_name(path: Path) -> Path:
+    """Where a file or folder is made before it is renamed to ``path``: in the same folder, hidden."""
+    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
+
+
+def remove_leftovers(path: Path) -> None:
+    """Delete what killed processes left under temporary names of ``path``; what cannot be deleted stays."""
+    ours = re.compile(rf"\.{re.escape(path.name)}\.\d+\.tmp")
+    with suppress(OSError):
+        for left in [entry for entry in path.absolute().parent.iterdir() if ours.fullmatch(entry.name)]:
+            shutil.rmtree(left) if left.is_dir() else left.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder last through a loss of power."""
+    if os.name != "posix":  # elsewhere a folder cannot be opened
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def check_writable(folder: Path) -> None:
+    """OutputError where no file can be made in ``folder``."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):  # without a name, where the system can: a kill leaves nothing behind
+            pass
+    except OSError as error:
+        raise OutputError(f"cannot write in {str(folder)!r}: {error.strerror or error}") from error
 
 
 def make_folder(folder: Path) -> None:

@@ -13,6 +13,7 @@ from tasktheme.errors import Interrupted, OutputError, SettingsError
 from tasktheme.options import (
     INTERRUPTED,
     AllowDamaged,
+    CheckpointEvery,
     Data,
     DataDir,
     Device,
@@ -22,13 +23,17 @@ from tasktheme.options import (
     Part,
     PartOf,
     Quiet,
+    Resume,
     Seed,
     Size,
     Source,
+    find_checkpoint,
     leave,
     parse_changes,
     refuse_existing,
+    save_result,
 )
+from tasktheme.training.resumable import CHECKPOINT_SECONDS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -72,7 +77,8 @@ def meta_train(
     change: Change = None,
     seed: Annotated[int | None, typer.Option(help="Seed of everything random.", min=0, show_default="0")] = None,
     device: Device = DeviceName.auto,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted training of the same name.")] = False,
+    resume: Resume = False,
+    checkpoint_every: CheckpointEvery = CHECKPOINT_SECONDS,
     compiled: Annotated[bool, typer.Option("--compile", help="Compile the step first (protonet on a GPU).")] = False,
     data_dir: DataDir = None,
     size: Size = 64,
@@ -90,7 +96,7 @@ def meta_train(
     """
     from tasktheme.learners.build import find_learner
     from tasktheme.learners.meta import MetaLearner
-    from tasktheme.storage import check_output
+    from tasktheme.storage import LEARNER
 
     options = {
         "ways": ways,
@@ -102,17 +108,21 @@ def meta_train(
     }
     changes = parse_changes(change or []) | {name: value for name, value in options.items() if value is not None}
     made = MetaLearner(learner.value, settings=find_learner(learner.value).Settings().changed(changes), device=device.value)
-    check_output(out, overwrite=overwrite)
-    checkpoint = out.with_name(f"{out.name}.checkpoint")
-    if checkpoint.exists() and not resume:
-        raise OutputError(f"{str(checkpoint)!r} keeps an interrupted training: go on with --resume, or delete it")
+    checkpoint = find_checkpoint(out, resume=resume, overwrite=overwrite)
     split = Source(data, data_dir, size, held_out, allow_damaged, quiet).split()
     try:
-        made.fit(split, tasks, progress=not quiet, checkpoint=checkpoint, resume=resume, compiled=compiled)
+        made.fit(
+            split,
+            tasks,
+            progress=not quiet,
+            checkpoint=checkpoint,
+            checkpoint_every=checkpoint_every,
+            resume=resume,
+            compiled=compiled,
+        )
     except Interrupted as stop:
         leave(f"{str(stop).split(';')[0]}; run the same command with --resume to go on", INTERRUPTED)
-    made.save(out, overwrite=overwrite)
-    checkpoint.unlink(missing_ok=True)
+    save_result(made, out, checkpoint, overwrite=overwrite, kind=LEARNER)
     if not quiet:
         typer.echo(f"wrote {out}: {made!r}")
         if made.validations:
@@ -233,26 +243,26 @@ def experiment(
 
 def _model(given: Path | None, own: Path, split: Any, tasks: int, device: str, quiet: bool) -> PTM:
     from tasktheme.ptm import PTM
+    from tasktheme.training.checkpoint_file import remove_checkpoint
 
-    if given is not None or own.exists():
-        return PTM.load(given or own, device=device)
-    checkpoint = own.with_name("model.checkpoint")
-    model = PTM(device=device).fit(split.train, tasks, progress=not quiet, checkpoint=checkpoint, resume=True)
-    model.save(own)
-    checkpoint.unlink(missing_ok=True)
-    return model
+    if given is None:
+        checkpoint = own.with_name("model.checkpoint")
+        if not own.exists():
+            PTM(device=device).fit(split.train, tasks, progress=not quiet, checkpoint=checkpoint, resume=True).save(own)
+        remove_checkpoint(checkpoint)
+    return PTM.load(given or own, device=device)
 
 
 def _learner(given: Path | None, own: Path, split: Any, tasks: int, device: str, quiet: bool) -> MetaLearner:
     from tasktheme.learners.meta import MetaLearner
+    from tasktheme.training.checkpoint_file import remove_checkpoint
 
-    if given is not None or own.exists():
-        return MetaLearner.load(given or own, device=device)
-    checkpoint = own.with_name("learner.checkpoint")
-    learner = MetaLearner("maml", device=device).fit(split, tasks, progress=not quiet, checkpoint=checkpoint, resume=True)
-    learner.save(own)
-    checkpoint.unlink(missing_ok=True)
-    return learner
+    if given is None:
+        checkpoint, learner = own.with_name("learner.checkpoint"), MetaLearner("maml", device=device)
+        if not own.exists():
+            learner.fit(split, tasks, progress=not quiet, checkpoint=checkpoint, resume=True).save(own)
+        remove_checkpoint(checkpoint)
+    return MetaLearner.load(given or own, device=device)
 
 
 def _count(tasks: str) -> int | str:

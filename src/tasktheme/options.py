@@ -16,6 +16,8 @@ from tasktheme.errors import DataError, OutputError, SettingsError
 if TYPE_CHECKING:
     from tasktheme.data.dataset import Dataset, DataSplit
     from tasktheme.data.episodes import Episodes, Range
+    from tasktheme.learners.meta import MetaLearner
+    from tasktheme.ptm import PTM
     from tasktheme.settings import Settings
 
 
@@ -85,6 +87,10 @@ Model = Annotated[Path, typer.Argument(help="A saved model folder.", metavar="MO
 Device = Annotated[DeviceName, typer.Option(help="Where to compute; auto takes a GPU if there is one.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything random.", min=0)]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars, no tables.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with an interrupted training of the same name.")]
+CheckpointEvery = Annotated[
+    float, typer.Option(help="Seconds between two savings of the state.", metavar="SECONDS", min=0.0, show_default="20")
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the output if it exists.")]
 Ways = Annotated[
     Any, typer.Option(parser=parse_range, metavar="N|N-M", help="Classes in a task, or a range like 5-20.", show_default="5")
@@ -183,6 +189,35 @@ class Source:
 def image_side(size: int | None, point_shape: tuple[int, ...]) -> int:
     """The side that images are resized to: what was asked for, or that of the model's own."""
     return size if size is not None else point_shape[-1] if len(point_shape) == 3 else 64
+
+
+def find_checkpoint(out: Path, *, resume: bool, overwrite: bool) -> Path:
+    """Where a run that writes the folder ``out`` keeps its state; OutputError where either is in the way."""
+    from tasktheme.storage import check_output
+    from tasktheme.training.checkpoint_file import read_checkpoint
+
+    checkpoint = out.with_name(f"{out.name}.checkpoint")
+    kept = checkpoint.exists()
+    if kept and not resume:
+        raise OutputError(f"{str(checkpoint)!r} keeps an interrupted training: go on with --resume, or delete it")
+    # a run that was killed after it wrote ``out``, before it removed its state, finds its own work there
+    own = kept and out.exists() and bool(read_checkpoint(checkpoint)[1].get("finished"))
+    check_output(out, overwrite=overwrite or own)
+    return checkpoint
+
+
+def save_result(made: PTM | MetaLearner, out: Path, checkpoint: Path, *, overwrite: bool, kind: str) -> None:
+    """Write the folder ``out``, then remove the state that led to it."""
+    from tasktheme.storage import holds_model
+    from tasktheme.training.checkpoint_file import remove_checkpoint
+
+    try:
+        made.save(out, overwrite=overwrite or holds_model(out, made.fingerprint, kind=kind))
+    except OutputError as error:
+        if not checkpoint.exists():
+            raise
+        raise OutputError(f"{error}; {str(checkpoint)!r} keeps the training: go on with --resume") from error
+    remove_checkpoint(checkpoint)
 
 
 def leave(message: str, code: int) -> NoReturn:

@@ -31,7 +31,7 @@ from tasktheme.training.compiler import compiler_fault
 from tasktheme.training.embedding import EmbeddedTasks, SharedPoints, embed_batch
 from tasktheme.training.held_out import held_out_terms
 from tasktheme.training.loop import Trainer
-from tasktheme.training.resumable import check_run, run_resumably
+from tasktheme.training.resumable import CHECKPOINT_SECONDS, check_run, run_resumably
 
 _POINTS_IN_BATCH = {"cpu": 10_000, "cuda": 100_000}  # data points, padding included, that are embedded together
 _TASKS_WORTH_COMPILING = 400_000  # an H200 trains as many in the two minutes that compiled code takes, its making included
@@ -85,6 +85,7 @@ class PTM:
         *,
         progress: bool = True,
         checkpoint: str | Path | None = None,
+        checkpoint_every: float = CHECKPOINT_SECONDS,
         resume: bool = False,
         compiled: bool | None = None,
     ) -> PTM:
@@ -94,13 +95,15 @@ class PTM:
             data: where tasks are drawn from.
             tasks: how many, rounded up to whole mini-batches.
             progress: show a progress bar on standard error.
-            checkpoint: a file that keeps the state of the training, written now and then and on interrupt.
+            checkpoint: a file that keeps the state of the training, written now and then and on interrupt; the state before
+                it is kept too, in case the file is damaged.
+            checkpoint_every: seconds between two writings of ``checkpoint``.
             resume: go on from ``checkpoint`` where it exists; on a CPU the result is the same to the bit.
             compiled: let torch compile the step first, which takes a minute; by default in long trainings on a GPU, where
                 it pays, if torch finds a compiler.
         """
         dataset = _as_dataset(data)
-        tasks, file = check_run(tasks, checkpoint, resume=resume)
+        tasks, file = check_run(tasks, checkpoint, resume=resume, every=checkpoint_every)
         settings = self.settings
         if settings.classification_weight > 0.0 and dataset.unlabelled:
             raise SettingsError("unlabelled tasks cannot train a classification loss: set classification_weight = 0")
@@ -117,7 +120,7 @@ class PTM:
             compiled = _worth_compiling(self.device, tasks)
         elif compiled and (fault := compiler_fault(self.device)) is not None:
             raise SettingsError(f"torch cannot compile the step here: {fault}; train without compiling it")
-        trainer = Trainer(settings, networks, dataset, steps, self.device, compiled)
+        trainer = Trainer(settings, networks, dataset, steps, self.device, compiled, float(checkpoint_every))
         run_resumably(trainer, file, save=save_training, load=resume_training, progress=progress)
         self.history = trainer.history
         self.trained_on = {"data": dataset.name, "tasks": steps * settings.batch_tasks}

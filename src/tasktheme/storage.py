@@ -7,8 +7,8 @@ import json
 import platform
 import shutil
 import sys
-import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,16 @@ from torch import Tensor
 
 from tasktheme import __version__
 from tasktheme.errors import ModelFileError, OutputError
-from tasktheme.files import pack_tensors, read_tensors, write_file
+from tasktheme.files import (
+    check_writable,
+    make_folder,
+    pack_tensors,
+    read_tensors,
+    remove_leftovers,
+    sync_folder,
+    temporary_name,
+    write_synced,
+)
 
 FORMAT = 1
 MODEL, LEARNER = "tasktheme model", "tasktheme learner"  # kinds of folder
@@ -41,17 +50,27 @@ def fingerprint(tensors: Mapping[str, Tensor]) -> str:
 
 def check_output(path: Path, *, overwrite: bool) -> None:
     """Raise at once, before the long work, if ``path`` cannot become a model folder."""
+    _put_back(path)
     if path.exists() and not overwrite:
         raise OutputError(f"{str(path)!r} exists already; choose another name, or overwrite it")
     if path.exists() and not _holds_only_a_model(path):
         raise OutputError(f"{str(path)!r} is not a saved model, or holds other files too: it will not be overwritten")
     parent = path.absolute().parent
-    try:
-        parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=parent, prefix=".tasktheme"):
-            pass
-    except OSError as error:
-        raise OutputError(f"cannot write in {str(parent)!r}: {error.strerror or error}") from error
+    make_folder(parent)
+    check_writable(parent)
+
+
+def _set_aside(path: Path) -> Path:
+    """Where an old model waits while the new one takes its name; a kill in between leaves it there."""
+    path = path.resolve()
+    return path.with_name(f".{path.name}.old")
+
+
+def _put_back(path: Path) -> None:
+    """Give an old model its name back, if nothing has taken it."""
+    with suppress(OSError):
+        if not path.exists() and _set_aside(path).is_dir():
+            _set_aside(path).rename(path.resolve())
 
 
 def _holds_only_a_model(path: Path) -> bool:
@@ -66,7 +85,7 @@ def _holds_only_a_model(path: Path) -> bool:
 def save_model(
     path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, Any], *, overwrite: bool, kind: str = MODEL
 ) -> None:
-    """Write the folder under a temporary name, then rename it into place; an old one is kept until the new one is there."""
+    """Write the folder under a temporary name, sync, rename it into place; an old one is kept until the new one is there."""
     path = path.resolve()
     check_output(path, overwrite=overwrite)
     weights = pack_tensors(tensors, {})
@@ -77,28 +96,35 @@ def save_model(
         **about,
         "versions": versions(),
     }
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as scratch:
-        fresh, old = Path(scratch) / "new", path.with_name(f".{path.name}.old")
-        try:
-            fresh.mkdir()
-            write_file(fresh / _WEIGHTS, weights)
-            write_file(fresh / _ABOUT, (json.dumps(content, indent=1) + "\n").encode())
-            shutil.rmtree(old, ignore_errors=True)
-            if path.exists():
-                path.rename(old)
-            try:
-                fresh.rename(path)
-            except BaseException:
-                if old.exists():
-                    old.rename(path)
-                raise
-            shutil.rmtree(old, ignore_errors=True)
-        except OSError as error:
-            raise OutputError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
+    files = {_WEIGHTS: weights, _ABOUT: (json.dumps(content, indent=1) + "\n").encode()}
+    remove_leftovers(path)
+    _replace_folder(path, files)
+
+
+def _replace_folder(path: Path, files: Mapping[str, bytes]) -> None:
+    fresh, old = temporary_name(path), _set_aside(path)
+    try:
+        fresh.mkdir()
+        for name, content in files.items():
+            write_synced(fresh / name, content)
+        sync_folder(fresh)
+        shutil.rmtree(old, ignore_errors=True)
+        if path.exists():
+            path.rename(old)
+        fresh.rename(path)
+        sync_folder(path.parent)
+        shutil.rmtree(old, ignore_errors=True)
+    except OSError as error:
+        raise OutputError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
+    finally:
+        _put_back(path)
+        shutil.rmtree(fresh, ignore_errors=True)
 
 
 def load_model(path: Path, *, kind: str = MODEL) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Weights and description of a saved model, checked against each other."""
+    if not path.exists() and _set_aside(path).is_dir():
+        path = _set_aside(path)
     if not path.is_dir():
         raise ModelFileError(f"there is no model folder {str(path)!r}")
     try:
@@ -119,3 +145,11 @@ def load_model(path: Path, *, kind: str = MODEL) -> tuple[dict[str, Tensor], dic
     if hashlib.sha256(weights.read_bytes()).hexdigest() != about.get("weights_sha256"):
         raise ModelFileError(f"{str(weights)!r} is damaged: its checksum does not match {_ABOUT}")
     return read_tensors(weights)[0], about
+
+
+def holds_model(path: Path, name: str, *, kind: str = MODEL) -> bool:
+    """Whether ``path`` is a sound model folder with weights of this fingerprint."""
+    try:
+        return fingerprint(load_model(path, kind=kind)[0]) == name
+    except ModelFileError:
+        return False

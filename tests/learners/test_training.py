@@ -56,6 +56,39 @@ def test_interrupted_and_resumed_gives_the_same_bits(name: str, step: int, tmp_p
     assert len(whole.validations) == 3  # after 8 and 16 tasks, and at the end
 
 
+@pytest.mark.parametrize("more", [{}, {"patience": 1, "validate_every": 2}], ids=["whole", "stopped early"])
+@pytest.mark.parametrize("name", NAMES)
+def test_from_each_state_of_a_run_the_rest_is_the_same_to_the_bit(
+    name: str, more: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasktheme.learners.training._RECORDS", 4)  # a row of history every second step
+    whole, states = trainer(name, steps=8, **more), []
+    whole.checkpoint_every = 0.0
+
+    def keep() -> None:
+        states.append(tmp_path / str(whole.step))
+        save_meta_training(whole, states[-1])
+
+    whole.run(progress=False, checkpoint=keep)
+    assert [path.name for path in states] == [str(step + 1) for step in range(whole.step)]
+    assert (whole.step < 8) == bool(more)
+    for path in states:
+        second = trainer(name, steps=8, **more)
+        resume_meta_training(second, path)
+        second.run(progress=False)
+        save_meta_training(second, tmp_path / "again")
+        save_meta_training(whole, tmp_path / "whole")  # after the best weights were taken
+        assert (tmp_path / "again").read_bytes() == (tmp_path / "whole").read_bytes(), path.name
+
+
+def test_a_state_is_kept_where_patience_ends_the_training(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    value = trainer("protonet", steps=40, patience=1)
+    monkeypatch.setattr("tasktheme.learners.training.task_accuracies", lambda *_, **__: np.array([0.5]))
+    kept: list[tuple[int, bool]] = []
+    value.run(progress=False, checkpoint=lambda: kept.append((value.step, value.finished)))
+    assert kept == [(8, True)]
+
+
 def test_the_best_validated_weights_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     value = trainer("protonet", steps=12)
     scores = iter([0.5, 0.9, 0.4])

@@ -7,6 +7,8 @@ import pytest
 import torch
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
+from sklearn.cluster import KMeans
+from threadpoolctl import threadpool_info, threadpool_limits
 from torch import Tensor
 
 from oracles import plain
@@ -95,3 +97,19 @@ def test_fewer_points_than_themes_is_an_error() -> None:
 def test_fewer_distinct_points_than_themes_is_an_error() -> None:
     with pytest.raises(DataError, match=r"3 themes need at least as many distinct data points.*got 2"):
         found_in(torch.tensor([[0.0, 0.0], [1.0, 1.0]]).repeat(10, 1))
+
+
+def test_clusters_are_found_with_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With more, sklearn's sums depend on which thread ends first."""
+    threads: list[int] = []
+
+    def fit(self: KMeans, x: np.ndarray) -> KMeans:
+        threads.extend(pool["num_threads"] for pool in threadpool_info())
+        return original(self, x)
+
+    original = KMeans.fit
+    monkeypatch.setattr(KMeans, "fit", fit)
+    m = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
+    with threadpool_limits(limits=2):
+        cluster_moments(m, torch.ones_like(m), themes=2, covariance="full", seed=0)
+    assert set(threads) == {1}

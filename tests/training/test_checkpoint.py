@@ -110,6 +110,55 @@ def test_a_stop_in_the_final_em_says_so_and_resumes_to_the_same_bits(tmp_path: P
     assert again.fingerprint == whole.fingerprint
 
 
+def unlabelled() -> tt.Dataset:
+    data = small_vectors()
+    return tt.Dataset.from_tasks([data.x[start : start + 5 + start % 7] for start in range(0, 80, 8)], name="tasks")
+
+
+@pytest.mark.parametrize(
+    ("changes", "data"),
+    [
+        ({"warm_up": 0.3}, small_images),
+        ({"warm_up": 0.0, "covariance": "diagonal", "learn_concentration": True}, small_images),
+        ({"norm": "batch", "classification_weight": 1.0, "covariance": "isotropic"}, small_images),
+        ({"initialisation": "random", "update": "parameters", "polish_sweeps": 0}, small_images),
+        ({"encoder": "vector"}, small_vectors),
+        ({"learn_concentration": True}, small_vectors),  # no network, no optimiser
+        ({"encoder": "vector", "covariance": "diagonal"}, unlabelled),
+    ],
+    ids=["default", "concentration", "labels", "random", "vector", "identity", "unlabelled"],
+)
+def test_from_each_state_of_a_run_the_rest_is_the_same_to_the_bit(
+    changes: dict[str, Any], data: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run stopped at any moment goes on from one of these states. The last file has all there is: weights, optimiser,
+    statistics, step, sweeps, history, running means."""
+    monkeypatch.setattr(loop, "_RECORDS", 3)  # a row of history every second step: running means are kept in between
+    settings, dataset = SMALL.changed(changes), data()
+
+    def fresh() -> Trainer:
+        made = trainer(settings, dataset, steps=6)
+        made.networks.standardise_by(dataset.tensor)
+        made.checkpoint_every = 0.0
+        return made
+
+    whole, states = fresh(), []
+
+    def keep() -> None:
+        states.append(tmp_path / f"{whole.step}-{whole.sweeps}")
+        save_training(whole, states[-1])
+
+    whole.run(progress=False, checkpoint=keep)
+    sweeps = settings.polish_sweeps
+    assert [path.name for path in states] == [f"{s}-0" for s in range(1, 7)] + [f"6-{s}" for s in range(1, sweeps + 1)]
+    for path in states:
+        second = fresh()
+        resume_training(second, path)
+        second.run(progress=False)
+        save_training(second, tmp_path / "again")
+        assert (tmp_path / "again").read_bytes() == states[-1].read_bytes(), path.name
+
+
 def test_signal_handlers_are_put_back(tmp_path: Path) -> None:
     before = signal.getsignal(signal.SIGINT)
     trainer(steps=2).run(progress=False)
@@ -133,6 +182,27 @@ def test_a_damaged_or_foreign_checkpoint_is_refused(tmp_path: Path) -> None:
         resume_training(trainer(), file)
     with pytest.raises(ModelFileError, match="missing"):
         resume_training(trainer(), tmp_path / "absent")
+
+
+def test_checkpoints_come_on_schedule_at_the_end_of_the_steps_and_of_the_final_em(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(1000))
+    monkeypatch.setattr("tasktheme.training.loop.time.monotonic", lambda: float(next(clock)))
+    value, kept = trainer(), []
+    value.checkpoint_every = 5.0
+    value.run(progress=False, checkpoint=lambda: kept.append((value.step, value.sweeps)))
+    assert kept == [(5, 0), (10, 0), (12, 0), (12, 3)]
+
+
+def test_a_finished_run_has_nothing_left_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, value = tmp_path / "state", trainer()
+    value.run(progress=False, checkpoint=lambda: save_training(value, file))
+    for name in ("train_step", "_embedded_tasks", "_initialise_themes"):
+        monkeypatch.setattr(Trainer, name, lambda *_: pytest.fail("trained on"))
+    again = trainer()
+    resume_training(again, file)
+    again.run(progress=False)
+    assert_same_state(value, again)
+    assert again.finished
 
 
 @pytest.mark.parametrize("poison", ["weights", "covariance"])

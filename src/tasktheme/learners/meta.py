@@ -18,7 +18,7 @@ from tasktheme.learners.settings import LearnerSettings
 from tasktheme.learners.testing import Accuracies, listed_classes, task_accuracies
 from tasktheme.learners.training import MetaTrainer, resume_meta_training, save_meta_training
 from tasktheme.storage import LEARNER, fingerprint, load_model, save_model
-from tasktheme.training.resumable import check_run, run_resumably
+from tasktheme.training.resumable import CHECKPOINT_SECONDS, check_run, run_resumably
 
 
 class MetaLearner:
@@ -56,6 +56,7 @@ class MetaLearner:
         *,
         progress: bool = True,
         checkpoint: str | Path | None = None,
+        checkpoint_every: float = CHECKPOINT_SECONDS,
         resume: bool = False,
         compiled: bool = False,
     ) -> MetaLearner:
@@ -67,15 +68,17 @@ class MetaLearner:
             data: where tasks are drawn from.
             tasks: how many, rounded up to whole mini-batches.
             progress: show a progress bar on standard error.
-            checkpoint: a file that keeps the state of the training, written now and then and on interrupt.
+            checkpoint: a file that keeps the state of the training, written now and then and on interrupt; the state before
+                it is kept too, in case the file is damaged.
+            checkpoint_every: seconds between two writings of ``checkpoint``.
             resume: go on from ``checkpoint`` where it exists; on a CPU the result is the same to the bit.
             compiled: let torch compile the step first (prototypical networks only).
         """
         train, validation = (data.train, data.val) if isinstance(data, DataSplit) else (data, None)
-        tasks, file = check_run(tasks, checkpoint, resume=resume)
+        tasks, file = check_run(tasks, checkpoint, resume=resume, every=checkpoint_every)
         learner = build_learner(self.name, self.settings.as_dict(), train.point_shape)
         steps = -(-tasks // self.settings.batch_tasks)
-        trainer = MetaTrainer(learner, train, steps, self.device, validation, compiled)
+        trainer = MetaTrainer(learner, train, steps, self.device, validation, compiled, float(checkpoint_every))
         run_resumably(trainer, file, save=save_meta_training, load=resume_meta_training, progress=progress)
         self._learner, self.history, self.validations = learner, trainer.history, trainer.validations
         self.trained_on = {"data": train.name, "tasks": trainer.step * self.settings.batch_tasks, "classes": len(train.counts)}

@@ -15,19 +15,19 @@ from torch import Tensor, nn
 
 from tasktheme.data.dataset import Dataset
 from tasktheme.errors import Interrupted, ModelFileError, SettingsError, TrainingError
-from tasktheme.files import pack_tensors, read_tensors, write_file
 from tasktheme.learners.base import Learner, Noise, precision, task_accuracy
 from tasktheme.learners.tasks import PointSource, make_sampler
 from tasktheme.learners.testing import random_classes, task_accuracies
 from tasktheme.progress import Advance, progress_bar
 from tasktheme.training.checkpoint import data_identity, load_optimiser, optimiser_tensors
+from tasktheme.training.checkpoint_file import read_checkpoint, write_checkpoint
 from tasktheme.training.graph import CapturedStep
 from tasktheme.training.interrupt import stop_requests
+from tasktheme.training.resumable import CHECKPOINT_SECONDS
 from tasktheme.training.running import RunningMeans
 
 _KIND = "tasktheme meta-training"
 _RECORDS = 100  # rows of history kept of one training
-_CHECKPOINT_SECONDS = 20.0
 _SHOW_SECONDS = 0.2  # between movements of the progress bar
 _READ_SECONDS = 2.0  # between two readings of the running means for it
 _VALIDATION_SEED = 1  # added to the training's: validation tasks are the same all along
@@ -46,6 +46,7 @@ class MetaTrainer:
     device: torch.device
     validation: Dataset | None = None
     compiled: bool = False
+    checkpoint_every: float = CHECKPOINT_SECONDS
     step: int = 0
     history: list[dict[str, float]] = field(default_factory=list)
     validations: list[tuple[int, float]] = field(default_factory=list)  # (step, accuracy)
@@ -84,6 +85,11 @@ class MetaTrainer:
         scores = [accuracy for _, accuracy in self.validations]
         return 0 < self.settings.patience < len(scores) - scores.index(max(scores)) if scores else False
 
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to train."""
+        return self.step == self.steps or self.stopped
+
     def run(self, *, progress: bool = True, checkpoint: Callable[[], None] | None = None) -> None:
         """Train from the current step to the end, then take the weights of the best validation.
 
@@ -105,11 +111,11 @@ class MetaTrainer:
         validate_every = max(1, self.settings.validate_every // batch)
         saved = shown = read = time.monotonic()
         shown_step, note = self.step, ""
-        while self.step < self.steps and not self.stopped:
+        while not self.finished:
             self.train_step()
             now, stop, last = time.monotonic(), stopping(), self.step == self.steps
             recording = self.step % record_every == 0 or last
-            due = checkpoint is not None and (last or stop or now - saved > _CHECKPOINT_SECONDS)
+            due = checkpoint is not None and (last or stop or now - saved >= self.checkpoint_every)
             if recording or due or now - read > _READ_SECONDS:
                 row, read = self._means(), now
                 note = f"accuracy {100 * row['accuracy']:.1f} %" + self._validation_note()
@@ -118,13 +124,13 @@ class MetaTrainer:
                     self.running.clear()
             if self.validation is not None and (self.step % validate_every == 0 or last):
                 self._validate()
-            if due and checkpoint is not None:
+            if checkpoint is not None and (due or self.finished):
                 checkpoint()
                 saved = now
             if now - shown > _SHOW_SECONDS or last:
                 advance((self.step - shown_step) * batch, note)
                 shown, shown_step = now, self.step
-            if stop and not last:
+            if stop and not self.finished:
                 raise Interrupted(f"meta-training was interrupted after {self.step * batch:,} of {self.steps * batch:,} tasks")
 
     def train_step(self) -> None:
@@ -200,16 +206,17 @@ def save_meta_training(trainer: MetaTrainer, path: Path) -> None:
         "kind": _KIND,
         "identity": _identity(trainer),
         "step": trainer.step,
+        "finished": trainer.finished,
         "running": trainer.running.names,
         "history": trainer.history,
         "validations": trainer.validations,
     }
-    write_file(path, pack_tensors(tensors, info))
+    write_checkpoint(path, tensors, info)
 
 
 def resume_meta_training(trainer: MetaTrainer, path: Path) -> None:
     """Bring ``trainer`` to the state in the file, which must be of the same meta-training."""
-    tensors, info = read_tensors(path)
+    tensors, info = read_checkpoint(path)
     if info.get("kind") != _KIND:
         raise ModelFileError(f"{str(path)!r} is not a checkpoint of a meta-training")
     if info["identity"] != _identity(trainer):

@@ -42,10 +42,12 @@ def cluster_moments(
     """
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
+    from threadpoolctl import threadpool_limits
 
     if len(m) < themes:
         raise DataError(f"{themes} themes need at least as many data points to start from, got {len(m)}")
-    with warnings.catch_warnings():
+    # from three threads on sklearn adds up their parts in any order, and a run would not repeat to the bit; one is as fast
+    with warnings.catch_warnings(), threadpool_limits(limits=1):
         warnings.simplefilter("ignore", ConvergenceWarning)  # too few distinct points: an error of our own, below
         means = KMeans(themes, n_init=_STARTS, random_state=seed).fit(m.cpu().numpy())
     labels = torch.from_numpy(means.labels_).long().to(m.device)

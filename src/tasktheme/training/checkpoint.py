@@ -1,4 +1,4 @@
-"""The state of a training in one file, and back."""
+"""The state of a training as a checkpoint, and back."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
 from tasktheme.data.dataset import Dataset
 from tasktheme.errors import ModelFileError
-from tasktheme.files import pack_tensors, read_tensors, write_file
 from tasktheme.model.themes import Themes
 from tasktheme.settings import Settings
+from tasktheme.training.checkpoint_file import read_checkpoint, write_checkpoint
 from tasktheme.training.loop import Trainer
 
 _KIND = "tasktheme checkpoint"
@@ -24,7 +25,7 @@ _POINTS_HASHED = 1000  # data points that tell one data set from another of the 
 
 
 def save_training(trainer: Trainer, path: Path) -> None:
-    """Write networks, optimiser, themes, step and history."""
+    """Write networks, optimiser, themes, running means, step, sweeps of the final EM and history."""
     tensors = {**trainer.networks.state_dict(), **trainer.themes.tensors(), **trainer.running.tensors()}
     if trainer.optimiser is not None:
         tensors |= optimiser_tensors(trainer.optimiser)
@@ -33,10 +34,12 @@ def save_training(trainer: Trainer, path: Path) -> None:
         "settings": trainer.settings.as_dict(),
         "training": _identity(trainer),
         "step": trainer.step,
+        "sweeps": trainer.sweeps,
+        "finished": trainer.finished,
         "running": trainer.running.names,
         "history": trainer.history,
     }
-    write_file(path, pack_tensors(tensors, info))
+    write_checkpoint(path, tensors, info)
 
 
 def resume_training(trainer: Trainer, path: Path) -> None:
@@ -44,7 +47,7 @@ def resume_training(trainer: Trainer, path: Path) -> None:
 
     Settings that cure a training gone wrong may differ: the learning rate, the gradient's and the covariances' bounds.
     """
-    tensors, info = read_tensors(path)
+    tensors, info = read_checkpoint(path)
     if info.get("kind") != _KIND:
         raise ModelFileError(f"{str(path)!r} is not a checkpoint of a training")
     theirs = Settings().changed(info["settings"]).changed({name: getattr(trainer.settings, name) for name in _MAY_DIFFER})
@@ -55,7 +58,7 @@ def resume_training(trainer: Trainer, path: Path) -> None:
     trainer.networks.load(tensors)
     trainer.themes = Themes.from_tensors(tensors, floor=trainer.settings.covariance_floor, device=trainer.device)
     trainer.running.load(tensors, info["running"], trainer.device)
-    trainer.step, trainer.history = info["step"], info["history"]
+    trainer.step, trainer.sweeps, trainer.history = info["step"], info["sweeps"], info["history"]
     if trainer.optimiser is not None:
         load_optimiser(trainer.optimiser, tensors)
 
@@ -68,10 +71,14 @@ def optimiser_tensors(optimiser: Optimizer) -> dict[str, Tensor]:
 
 def load_optimiser(optimiser: Optimizer, tensors: Mapping[str, Tensor]) -> None:
     """Take over the state among ``tensors``."""
+    parameters = [parameter for group in optimiser.param_groups for parameter in group["params"]]
     kept: dict[int, dict[str, Tensor]] = {}
     for name, value in tensors.items():
         if name.startswith("optimiser."):
             _, index, part = name.split(".")
+            own = parameters[int(index)]
+            if value.shape == own.shape:  # laid out in memory as its parameter: as the optimiser makes it, and as fast
+                value = torch.empty_like(own, dtype=value.dtype).copy_(value)
             kept.setdefault(int(index), {})[part] = value
     optimiser.load_state_dict({**optimiser.state_dict(), "state": kept})
 

@@ -29,13 +29,13 @@ from tasktheme.training.embedding import EmbeddedTasks, embed_batch, embed_point
 from tasktheme.training.graph import Beside, CapturedStep
 from tasktheme.training.interrupt import stop_requests
 from tasktheme.training.polish import polish
+from tasktheme.training.resumable import CHECKPOINT_SECONDS
 from tasktheme.training.running import RunningMeans
 
 _RECORDS = 100  # rows of history kept of one training
 _INITIAL_POINTS = 20_000  # embeddings that the themes are first fitted to
 _POINTS_AT_ONCE = 10_000  # data points of whole tasks that go through EM together
 _INITIAL_SWEEPS = 10  # of EM, from clusters to a mixture
-_CHECKPOINT_SECONDS = 20.0
 _SHOW_SECONDS = 0.2  # between movements of the progress bar
 _NOISE = 1000  # stream of the reparameterisation noise, apart from the sampler's streams
 
@@ -53,7 +53,9 @@ class Trainer:
     steps: int
     device: torch.device
     compiled: bool = False
+    checkpoint_every: float = CHECKPOINT_SECONDS
     step: int = 0
+    sweeps: int = 0  # of the final EM
     history: list[dict[str, float]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -92,6 +94,15 @@ class Trainer:
         self._captured: Callable[[], None] | None = None
         self._beside = Beside(self.device)
 
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to train."""
+        return self.step == self.steps and self.sweeps == self._final_sweeps
+
+    @property
+    def _final_sweeps(self) -> int:
+        return self.settings.polish_sweeps if self.settings.polish_tasks else 0
+
     def run(self, *, progress: bool = True, checkpoint: Callable[[], None] | None = None) -> None:
         """Train from the current step to the end.
 
@@ -101,8 +112,8 @@ class Trainer:
         with stop_requests() as stopping, silent_compiler() if self.compiled else nullcontext():
             with progress_bar("training", total, done=done, show=progress) as advance:
                 self._run_steps(advance, stopping, checkpoint)
-            if self.settings.polish_sweeps and self.settings.polish_tasks:
-                self._polish(stopping, progress=progress)
+            if not self.finished:
+                self._polish(stopping, checkpoint, progress=progress)
 
     def _run_steps(self, advance: Advance, stopping: Callable[[], bool], checkpoint: Callable[[], None] | None) -> None:
         every = max(1, self.steps // _RECORDS)
@@ -115,7 +126,7 @@ class Trainer:
             self.train_step()
             now, stop = time.monotonic(), stopping()
             last = self.step == self.steps
-            due = checkpoint is not None and (last or stop or now - saved > _CHECKPOINT_SECONDS)
+            due = checkpoint is not None and (last or stop or now - saved >= self.checkpoint_every)
             recording = self.step % every == 0 or last
             if recording or due:
                 row = self._means()
@@ -237,16 +248,21 @@ class Trainer:
             return [EmbeddedTasks(m[batch.rows], s[batch.rows], batch.mask) for batch in batches]
         return [embed_batch(self.networks.encoder, self.data, batch) for batch in batches]
 
-    def _polish(self, stopping: Callable[[], bool], *, progress: bool) -> None:
-        settings = self.settings
+    def _polish(self, stopping: Callable[[], bool], checkpoint: Callable[[], None] | None, *, progress: bool) -> None:
+        settings, total = self.settings, self._final_sweeps
         embedded = self._embedded_tasks(settings.polish_tasks)
-        with progress_bar("final EM", settings.polish_sweeps, show=progress) as advance:
-            for themes in polish(settings, self.themes, embedded, settings.polish_sweeps):
+        saved = time.monotonic()
+        with progress_bar("final EM", total, done=self.sweeps, show=progress) as advance:
+            for themes in polish(settings, self.themes, embedded, total - self.sweeps):
                 if not bool(themes.valid):
                     raise TrainingError("a theme's covariance is not positive definite in the final EM; raise covariance_floor")
-                self.themes = themes
+                self.themes, self.sweeps = themes, self.sweeps + 1
                 advance(1, f"largest theme {float(themes.share.max()):.2f}")
-                if stopping():
+                now, stop = time.monotonic(), stopping()
+                if checkpoint is not None and (self.finished or stop or now - saved >= self.checkpoint_every):
+                    checkpoint()
+                    saved = now
+                if stop:
                     self._interrupt()
 
     def _means(self) -> dict[str, float]:

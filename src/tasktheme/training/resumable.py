@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import NoReturn, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
 from tasktheme.errors import Interrupted, OutputError, SettingsError, TrainingError
+from tasktheme.files import check_writable
+from tasktheme.training.checkpoint_file import clear_leftovers
+
+CHECKPOINT_SECONDS = 20.0  # between two savings of the state
 
 
 @runtime_checkable
@@ -22,27 +28,60 @@ class Run(Protocol):
 R = TypeVar("R", bound=Run)
 
 
-def check_run(tasks: object, checkpoint: str | Path | None, *, resume: bool) -> tuple[int, Path | None]:
+def check_run(
+    tasks: object, checkpoint: str | Path | None, *, resume: bool, every: object = CHECKPOINT_SECONDS
+) -> tuple[int, Path | None]:
     """The number of training tasks and the checkpoint's file, checked before anything is built."""
     if not isinstance(tasks, int | np.integer) or isinstance(tasks, bool) or tasks < 1:
         raise SettingsError(f"tasks, the number of training tasks, must be a whole number of at least 1, got {tasks!r}")
+    if not isinstance(every, int | float | np.number) or isinstance(every, bool) or not 0.0 <= float(every) < math.inf:
+        raise SettingsError(f"checkpoint_every, the seconds between two checkpoints, must be a number from 0 up, got {every!r}")
     file = None if checkpoint is None else Path(checkpoint)
     if resume and file is None:
         raise SettingsError("resume needs the checkpoint file to go on from")
-    if file is not None and file.exists() and not resume:
-        raise OutputError(f"{str(file)!r} exists already: resume from it, or delete it")
+    if file is not None:
+        check_writable(file.parent)
+        if file.exists() and not resume:
+            raise OutputError(f"{str(file)!r} exists already: resume from it, or delete it")
     return int(tasks), file
 
 
 def run_resumably(
     run: R, file: Path | None, *, save: Callable[[R, Path], None], load: Callable[[R, Path], None], progress: bool
 ) -> None:
-    """Go on from ``file`` where it exists, run to the end, and say on a stop where the last good state is."""
-    if file is not None and file.exists():
+    """Go on from ``file`` where it exists, run to the end, and say on a stop where the last good state is.
+
+    A state that cannot be written (a full disk, a folder taken away) does not end the run: a warning says so, the next
+    checkpoint tries again, and only a stop then is an OutputError. What was saved before stays as it is.
+    """
+    if file is None:
+        run.run(progress=progress)
+        return
+    clear_leftovers(file)
+    if file.exists():
         load(run, file)
+    fault: OutputError | None = None
+
+    def keep() -> None:
+        nonlocal fault
+        try:
+            save(run, file)
+        except OutputError as error:
+            if fault is None:
+                warnings.warn(f"{error}; the run goes on and will try again", stacklevel=2)
+            fault = error
+        else:
+            fault = None
+
     try:
-        run.run(progress=progress, checkpoint=None if file is None else lambda: save(run, file))
-    except (Interrupted, TrainingError) as stop:
-        if file is not None and file.exists():
-            raise type(stop)(f"{stop}; the last good state is in {str(file)!r}: fit again with resume to go on") from None
-        raise
+        run.run(progress=progress, checkpoint=keep)
+    except Interrupted as stop:
+        _end(stop if fault is None else OutputError(f"{stop}, and its state could not be saved: {fault}"), file)
+    except TrainingError as stop:
+        _end(stop, file)
+
+
+def _end(stop: Interrupted | OutputError | TrainingError, file: Path) -> NoReturn:
+    if not file.exists():
+        raise stop from None
+    raise type(stop)(f"{stop}; the last good state is in {str(file)!r}: fit again with resume to go on") from None
