@@ -30,6 +30,10 @@ class Points:
     y: Int64[Tensor, "T N"]
     ways: int
 
+    def __getitem__(self, tasks: Int64[Tensor, " t"] | slice) -> Points:
+        """Some of the tasks."""
+        return Points(self.x[tasks], self.y[tasks], self.ways)
+
 
 class Noise:
     """Random numbers for a batch of tasks that depend on the seed, each task's own number and the place of the call alone."""

@@ -1,0 +1,1 @@
+"""Which task next: one file for each policy."""

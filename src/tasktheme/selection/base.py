@@ -1,0 +1,114 @@
+"""What a selection policy is: it keeps a few numbers of each task that enters a pool, and scores the pool by them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from tasktheme.errors import DataError
+from tasktheme.learners.base import Learner, Points
+
+PARTS = ("support", "query", "gamma")
+
+
+@dataclass(frozen=True)
+class Tasks:
+    """T tasks, with what is known of them.
+
+    Attributes:
+        numbers: a number of each task's own; what is random about a task depends on it, never on the task's place.
+        support: labelled points.
+        query: points to be predicted; of target tasks their labels are never used.
+        gamma: Dirichlet parameters over the themes, of tasks brought to one size.
+    """
+
+    numbers: Int64[Tensor, "*A T"]
+    support: Points | None = None
+    query: Points | None = None
+    gamma: Float[Tensor, "*A T K"] | None = None
+
+    def __len__(self) -> int:
+        return self.numbers.shape[-1]
+
+    def __getitem__(self, rows: Int64[Tensor, " t"] | slice) -> Tasks:
+        """Some of the tasks (without leading axes)."""
+        support, query = (None if points is None else points[rows] for points in (self.support, self.query))
+        return Tasks(self.numbers[rows], support, query, None if self.gamma is None else self.gamma[rows])
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Tasks to choose from, or target tasks, with what a policy keeps of each."""
+
+    tasks: Tasks
+    kept: Float[Tensor, "*A T d"]
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    def put(self, row: int, entering: Pool) -> None:
+        """Write a task over the one at ``row``, in place: a pool can be hundreds of megabytes of images."""
+        for part in ("support", "query"):
+            old, new = getattr(self.tasks, part), getattr(entering.tasks, part)
+            if old is not None:
+                old.x[row], old.y[row] = new.x[0], new.y[0]
+        if self.tasks.gamma is not None and entering.tasks.gamma is not None:
+            self.tasks.gamma[..., row, :] = entering.tasks.gamma[..., 0, :]
+        self.tasks.numbers[..., row] = entering.tasks.numbers[..., 0]
+        self.kept[..., row, :] = entering.kept[..., 0, :]
+
+
+@dataclass(frozen=True)
+class Now:
+    """The moment of a pick: all that a policy may look at besides the tasks. It holds no hidden state, so runs resume.
+
+    Attributes:
+        seed: of the policy's random numbers, with the step.
+        step: how many picks came before.
+        learner: the current meta-learner, for policies that see it.
+        recent: what the policy kept of the last picks, up to ``Policy.memory`` of them, the latest last.
+        losses: the learner's loss on each of these, before it learned from it.
+    """
+
+    seed: int = 0
+    step: int = 0
+    learner: Learner | None = None
+    recent: Float[Tensor, "*A R d"] | None = None
+    losses: Float[Tensor, "*A R"] | None = None
+
+
+class Policy(ABC):
+    """A rule for which task of a pool to learn next.
+
+    A new one is a file with a subclass and a line in ``build.py``.
+    """
+
+    name: ClassVar[str]
+    needs: ClassVar[tuple[str, ...]] = ()  # of PARTS
+    sees_learner: ClassVar[bool] = False
+    greedy: ClassVar[bool] = False  # several picks depend on each other, one after another; else the best scores are picked
+    memory: int = 0  # how many of the last picks it asks for
+
+    def enter(self, tasks: Tasks) -> Pool:
+        """Tasks that enter a pool (or are targets), described once."""
+        for part in self.needs:
+            if getattr(tasks, part) is None:
+                raise DataError(f"the policy {self.name!r} needs the {part} of each task, which these tasks do not have")
+        return Pool(tasks, self.describe(tasks))
+
+    def describe(self, tasks: Tasks) -> Float[Tensor, "*A T d"]:
+        """What is kept of each task; nothing where the policy needs nothing, or the learner as it is at each pick."""
+        return torch.zeros((*tasks.numbers.shape, 0), device=tasks.numbers.device)
+
+    @abstractmethod
+    def scores(self, pool: Pool, targets: Pool | None, now: Now) -> Float[Tensor, "*A T"]:
+        """How much each task of the pool should be learned next: higher is sooner.
+
+        Without targets the learner is to do well on any task (induction), with them on these (transduction). Where ``kept``
+        has leading axes, arms side by side, so has the answer; policies that see the learner take one arm at a time.
+        """

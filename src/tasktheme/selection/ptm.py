@@ -1,0 +1,37 @@
+"""Selection by the task model, the paper's own: the least certain task, or the one nearest to the targets."""
+
+from __future__ import annotations
+
+from jaxtyping import Float
+from torch import Tensor
+
+from tasktheme.maths import dirichlet
+from tasktheme.selection.base import Now, Policy, Pool, Tasks
+
+
+class PTMPolicy(Policy):
+    """Induction: the highest entropy of q(pi). Transduction: the smallest mean over the targets of KL[target || task].
+
+    Both depend on the number of data points; the tasks must be of one size (``TaskSet.resized``).
+    """
+
+    name = "ptm"
+    needs = ("gamma",)
+
+    def describe(self, tasks: Tasks) -> Float[Tensor, "*A T K"]:
+        """Gamma itself."""
+        assert tasks.gamma is not None
+        return tasks.gamma.double()
+
+    def scores(self, pool: Pool, targets: Pool | None, now: Now) -> Float[Tensor, "*A T"]:
+        """Entropy, or minus the mean KL."""
+        return dirichlet.entropy(pool.kept) if targets is None else -mean_kl(targets.kept, pool.kept)
+
+
+def mean_kl(targets: Float[Tensor, "*A S K"], pool: Float[Tensor, "*A T K"]) -> Float[Tensor, "*A T"]:
+    """The mean over targets i of KL[target_i || task_j]. KL is linear in what it takes of its first argument, so the targets
+    enter by two means: KL = (gamma_i . g_i - ln B(gamma_i)) + ln B(other_j) - other_j . g_i, with g = E[ln pi]."""
+    g = dirichlet.expected_log(targets)
+    own = ((targets * g).sum(dim=-1) - dirichlet.log_normaliser(targets)).mean(dim=-1, keepdim=True)
+    kl = own + dirichlet.log_normaliser(pool) - (pool * g.mean(dim=-2, keepdim=True)).sum(dim=-1)
+    return kl.clamp_min(0.0)
