@@ -1,0 +1,160 @@
+"""The experiment's engine against a plain loop, one arm and one task at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import dirichlet
+from tasktheme.selection.worst_case import WorstCase
+
+import tasktheme as tt
+from oracles.learners import NAMES
+from oracles.lifelong import live, plain_loss
+from oracles.small import SMALL, small_images
+from tasktheme.data.dataset import DataSplit
+from tasktheme.experiments.lifelong import arms as engine
+from tasktheme.experiments.lifelong.arms import Arm, SideBySide
+from tasktheme.experiments.lifelong.settings import LifelongSettings, lifelong_learner
+from tasktheme.experiments.lifelong.world import World
+from tasktheme.selection.base import Policy
+from tasktheme.selection.ptm import PTMPolicy
+from tasktheme.selection.random import Random
+
+TINY: dict[str, Any] = {"ways": 3, "queries": 3, "filters": 4, "modules": 3, "gradient_clip": 1.0}
+CPU = torch.device("cpu")
+STEPS = 7
+
+
+def make_world(name: str = "protonet", setting: str = "induction", model: tt.PTM | None = None, **changes: Any) -> World:
+    own = {} if name == "protonet" else {"inner_steps": 2, "test_steps": 2, "inner_rate": 0.1}
+    settings = LifelongSettings(setting=setting, pool=6, evaluate_every=4, test_tasks=5)  # type: ignore[arg-type]
+    split = DataSplit("small", small_images(), small_images(seed=1), small_images(seed=2))
+    return World(split, lifelong_learner(name, TINY | own | changes), settings, CPU, model)
+
+
+@pytest.fixture(scope="module")
+def model() -> tt.PTM:
+    return tt.PTM(settings=SMALL, device="cpu").fit(small_images(), 40, progress=False)
+
+
+def run(world: World, name: str, policies: dict[str, Policy], seeds: int = 2, steps: int = STEPS) -> SideBySide:
+    arms = [Arm(policy, seed) for policy in policies for seed in range(seeds)]
+    together = SideBySide(world, arms, policies, name, steps)
+    for _ in range(steps):
+        together.train_step()
+    return together
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_arms_live_as_in_a_plain_loop(name: str, model: tt.PTM, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random: whatever it picks; the task model by scipy's entropies; worst case by a loss for each task: all in one program."""
+    monkeypatch.setitem(engine._AHEAD, "cpu", 3)  # so that fresh tasks are described more than once
+    world = make_world(name, model=model)
+    policies: dict[str, Policy] = {"random": Random(), "ptm": PTMPolicy(), "worst-case": WorstCase()}
+    together = run(world, name, policies)
+    for row, arm in enumerate(together.arms):
+        picked = together.picked[row].tolist()
+
+        def entropy(_: Any, task: int, __: int, seed: int = arm.seed) -> float:
+            classes, mask = world.sampler.classes(torch.tensor([seed * 2**32 + task]))
+            support, query = world.sampler.draw(torch.tensor([seed * 2**32 + task]), 1, 3)
+            assert mask.all()
+            assert classes.shape == (1, 3)
+            images = world.split.train.x[torch.cat([support.rows, query.rows], dim=1)[0].numpy()]
+            return float(dirichlet(model.embed([images]).concentration[0]).entropy())
+
+        score = {
+            "random": lambda _, task, step, picked=picked: float(task == picked[step]),
+            "ptm": entropy,
+            "worst-case": lambda learner, task, _, seed=arm.seed: plain_loss(world, learner, seed, task),
+        }[arm.policy]
+        plain = live(world, name, arm.seed, STEPS, score)
+        assert picked == plain.picked, arm
+        np.testing.assert_allclose(together.losses[row], plain.losses, rtol=1e-4)
+        assert (together.numbers[row] - arm.seed * 2**32).tolist() == plain.pool
+        for (key, ours), theirs in zip(together.learner.named_parameters(), plain.learner.parameters(), strict=True):
+            torch.testing.assert_close(ours[row], theirs, rtol=1e-3, atol=1e-4, msg=lambda text, key=key: f"{key}: {text}")
+
+
+def test_random_picks_are_of_the_pool_and_spread_over_it() -> None:
+    world = make_world()
+    together = run(world, "protonet", {"random": Random()}, seeds=3, steps=60)
+    for row in together.picked.tolist():
+        pool = set(range(6))
+        for step, task in enumerate(row):
+            assert task in pool
+            pool = pool - {task} | {6 + step}
+    assert len({tuple(row) for row in together.picked.tolist()}) == 3  # each seed its own
+    waited = together.picked - torch.arange(60)  # the newest task of step t is 5 + t
+    assert len(waited.unique()) > 8
+
+
+def test_a_seed_gives_all_policies_the_same_tasks_and_the_same_start(model: tt.PTM) -> None:
+    world = make_world(model=model)
+    together = SideBySide(world, [Arm(p, s) for p in ("random", "ptm") for s in (0, 1)], policies(), "protonet", 4)
+    assert [str(arm) for arm in together.arms] == ["ptm-0", "ptm-1", "random-0", "random-1"]
+    for value in together.learner.parameters():
+        assert torch.equal(value[:2], value[2:])
+    assert any(not torch.equal(value[0], value[1]) for value in together.learner.parameters())
+    assert torch.equal(together.numbers[:2], together.numbers[2:])
+    first, second = (world.draw(world.numbers(seed, 0, 6))[0].x for seed in (0, 1))
+    assert not torch.equal(first, second)
+    assert torch.equal(first[2:], world.draw(world.numbers(0, 2, 4))[0].x)
+
+
+def policies() -> dict[str, Policy]:
+    return {"random": Random(), "ptm": PTMPolicy()}
+
+
+def test_transduction_looks_at_the_test_tasks(model: tt.PTM) -> None:
+    """The smallest mean KL from the test tasks, by the task set's own distances."""
+    world = make_world(setting="transduction", model=model)
+    together = run(world, "protonet", {"ptm": PTMPolicy()}, seeds=1)
+
+    def embedded(dataset: tt.Dataset, sampler: Any, numbers: list[int]) -> tt.TaskSet:
+        halves = sampler.draw(torch.tensor(numbers), 1, 3)
+        rows = torch.cat([half.rows for half in halves], dim=1).numpy()
+        return model.embed([dataset.x[row] for row in rows])
+
+    targets = embedded(world.split.test, world.test.sampler, list(range(5)))
+    stream = embedded(world.split.train, world.sampler, list(range(6 + STEPS)))
+    mean = targets.kl(stream).mean(axis=0)
+    plain = live(world, "protonet", 0, STEPS, lambda _, task, __: -float(mean[task]))
+    assert together.picked[0].tolist() == plain.picked
+    assert run(make_world(model=model), "protonet", {"ptm": PTMPolicy()}, seeds=1).picked[0].tolist() != plain.picked
+
+
+def test_arms_do_not_depend_on_each_other(model: tt.PTM) -> None:
+    world = make_world("maml", model=model)
+    together, alone = run(world, "maml", policies()), run(world, "maml", {"ptm": PTMPolicy()}, seeds=1)
+    assert torch.equal(together.picked[0], alone.picked[0])
+    torch.testing.assert_close(together.losses[0], alone.losses[0])
+
+
+class Remembers(Policy):
+    """Picks the task whose number is nearest to the mean of the last two, and writes down what it was told."""
+
+    name = "remembers"
+    memory = 2
+
+    def __init__(self) -> None:
+        self.told: list[tuple[list[float], list[float]]] = []
+
+    def describe(self, tasks: Any) -> torch.Tensor:
+        return (tasks.numbers & (2**32 - 1)).double().unsqueeze(-1)
+
+    def scores(self, pool: Any, targets: Any, now: Any) -> torch.Tensor:
+        self.told.append((now.recent[0, :, 0].tolist(), now.losses[0].tolist()))
+        return -(pool.kept[..., 0] - now.recent.sum(dim=(1, 2), keepdim=False).unsqueeze(-1) / 2).abs()
+
+
+def test_a_policy_is_told_what_it_picked_last_and_at_what_loss() -> None:
+    policy = Remembers()
+    together = run(make_world(), "protonet", {"remembers": policy}, seeds=1)
+    picked, losses = together.picked[0].tolist(), together.losses[0].tolist()
+    for step, (recent, told) in enumerate(policy.told):
+        assert recent == picked[max(0, step - 2) : step]
+        assert told == losses[max(0, step - 2) : step]
