@@ -78,7 +78,7 @@ class ListedTasks:
         settings, arms = self._settings, learner.arms or 1
         if self.dataset.point_shape != learner.point_shape:
             raise DataError(f"this learner takes images of shape {learner.point_shape}, got {self.dataset.point_shape}")
-        size = max(1, _tasks_at_once(learner, self._device) // arms)
+        size = max(1, tasks_at_once(learner, settings.ways * (settings.shots + settings.queries), self._device) // arms)
         found = []
         with precision(settings), torch.no_grad():
             for numbers in torch.arange(first, len(self) if last is None else last, device=self._device).split(size):
@@ -98,10 +98,9 @@ def _for_each_arm(points: Points, arms: int) -> Points:
     return Points(points.x.repeat(arms, 1, 1, 1, 1), points.y.repeat(arms, 1), points.ways) if arms > 1 else points
 
 
-def _tasks_at_once(learner: Learner, device: torch.device) -> int:
-    settings = learner.settings
-    points = settings.ways * (settings.shots + settings.queries)
-    numbers = points * math.prod(learner.point_shape[1:]) * settings.filters * learner.networks
+def tasks_at_once(learner: Learner, points: int, device: torch.device) -> int:
+    """How many tasks of so many data points a device has room for."""
+    numbers = points * math.prod(learner.point_shape[1:]) * learner.settings.filters * learner.networks
     return max(1, _NUMBERS_AT_ONCE.get(device.type, _NUMBERS_AT_ONCE["cpu"]) // numbers)
 
 

@@ -35,10 +35,27 @@ class Tasks:
     def __len__(self) -> int:
         return self.numbers.shape[-1]
 
+    @property
+    def points(self) -> int:
+        """How many images each task has, labelled or not."""
+        return sum(points.x.shape[1] for points in (self.support, self.query) if points is not None)
+
+    @property
+    def x(self) -> Float[Tensor, "T N channels height width"]:
+        """All images of each task, labelled or not."""
+        return torch.cat([points.x for points in (self.support, self.query) if points is not None], dim=1)
+
     def __getitem__(self, rows: Int64[Tensor, " t"] | slice) -> Tasks:
         """Some of the tasks (without leading axes)."""
         support, query = (None if points is None else points[rows] for points in (self.support, self.query))
         return Tasks(self.numbers[rows], support, query, None if self.gamma is None else self.gamma[rows])
+
+
+def labelled(tasks: Tasks) -> Points:
+    """The labelled points of tasks that have them."""
+    if tasks.support is None:
+        raise DataError("these tasks have no labelled points, which the policy needs")
+    return tasks.support
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,75 @@
+"""Worst-case selection (Collins, Mokhtari & Shakkottai, 2020): the task that the current learner is worst at.
+
+It looks at every task of the pool at every pick, and in transduction at every pair of a task and a target.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from tasktheme.errors import DataError
+from tasktheme.learners.base import Learner, Noise, precision, task_loss
+from tasktheme.learners.testing import tasks_at_once
+from tasktheme.selection.base import Now, Policy, Pool, Tasks, labelled
+
+
+class WorstCase(Policy):
+    """Induction: the highest loss on the queries, after adapting to the labelled points. Transduction: adapted to the task,
+    the highest mean entropy of the predictions on all points of the targets (MacKay, 1992)."""
+
+    name = "worst-case"
+    needs = ("support", "query")
+    sees_learner = True
+
+    def scores(self, pool: Pool, targets: Pool | None, now: Now) -> Float[Tensor, " T"]:
+        """Losses, or mean entropies in nats."""
+        learner = require_learner(now, self.name)
+        if targets is None:
+            return learner_losses(learner, pool.tasks, seed=now.seed)
+        return target_entropies(learner, pool.tasks, targets.tasks, seed=now.seed)
+
+
+def require_learner(now: Now, name: str) -> Learner:
+    """The learner of the moment."""
+    if now.learner is None:
+        raise DataError(f"the policy {name!r} looks at the current meta-learner, and there is none: give one")
+    return now.learner
+
+
+@torch.no_grad()
+def learner_losses(learner: Learner, tasks: Tasks, *, seed: int) -> Float[Tensor, " T"]:
+    """The loss on each task's queries, of the learner adapted to its labelled points as when testing."""
+    support, query = labelled(tasks), tasks.query
+    assert query is not None
+    found = []
+    with precision(learner.settings):
+        for rows in _blocks(learner, tasks, tasks.points):
+            noise = Noise(seed, tasks.numbers[rows])
+            log_p = learner.predict(learner.adapt(support[rows], noise), query.x[rows], noise)
+            found.append(task_loss(log_p, query.y[rows]))
+    return torch.cat(found)
+
+
+@torch.no_grad()
+def target_entropies(learner: Learner, tasks: Tasks, targets: Tasks, *, seed: int) -> Float[Tensor, " T"]:
+    """Adapted to each task, the mean over all points of all targets of -sum_c p_c ln p_c."""
+    support, images = labelled(tasks), targets.x
+    found = []
+    with precision(learner.settings):
+        for rows in _blocks(learner, tasks, support.x.shape[1] + images.shape[1]):
+            noise = Noise(seed, tasks.numbers[rows])
+            adapted = learner.adapt(support[rows], noise)
+            together = len(tasks.numbers[rows])
+            entropies = []
+            for x in images:  # with a block of tasks at once, but batch norm sees one target at a time
+                log_p = learner.predict(adapted, x.expand(together, *x.shape), noise)
+                entropies.append(torch.special.entr(log_p.exp()).sum(dim=-1).mean(dim=-1))
+            found.append(torch.stack(entropies).mean(dim=0))
+    return torch.cat(found)
+
+
+def _blocks(learner: Learner, tasks: Tasks, points: int) -> list[slice]:
+    size = tasks_at_once(learner, points, tasks.numbers.device)
+    return [slice(first, first + size) for first in range(0, len(tasks), size)]

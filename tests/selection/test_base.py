@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from oracles.selection import make_gamma, make_tasks
+from tasktheme.errors import DataError
+from tasktheme.selection.base import Tasks
+from tasktheme.selection.ptm import PTMPolicy
+from tasktheme.selection.worst_case import WorstCase
+
+
+def test_some_tasks() -> None:
+    tasks = make_tasks(4)
+    some = tasks[torch.tensor([2, 0])]
+    assert len(some) == 2
+    assert some.numbers.tolist() == [2, 0]
+    assert tasks.support is not None
+    assert some.support is not None
+    assert some.query is not None
+    assert some.gamma is not None
+    assert torch.equal(some.support.x, tasks.support.x[[2, 0]])
+    assert torch.equal(some.gamma, make_gamma(4)[[2, 0]])
+    assert tasks.points == tasks.x.shape[1] == 9
+
+
+def test_a_policy_says_what_it_misses() -> None:
+    with pytest.raises(DataError, match="'ptm' needs the gamma"):
+        PTMPolicy().enter(Tasks(torch.arange(2)))
+    with pytest.raises(DataError, match="'worst-case' needs the support"):
+        WorstCase().enter(Tasks(torch.arange(3), gamma=make_gamma(3)))
+
+
+def test_a_task_with_images_is_put() -> None:
+    policy = WorstCase()
+    pool, entering = policy.enter(make_tasks(3)), policy.enter(make_tasks(1, seed=5))
+    before = make_tasks(3)
+    pool.put(1, entering)
+    for part in ("support", "query"):
+        x = getattr(pool.tasks, part).x
+        assert torch.equal(x[1], getattr(entering.tasks, part).x[0])
+        assert torch.equal(x[[0, 2]], getattr(before, part).x[[0, 2]])
+    assert pool.tasks.numbers.tolist() == [0, 50, 2]
