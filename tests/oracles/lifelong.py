@@ -40,7 +40,7 @@ def live(world: World, name: str, seed: int, steps: int, score: Score) -> PlainA
         nn.utils.clip_grad_norm_(learner.parameters(), world.learner.gradient_clip)
         adam.step()
         arm.picked.append(task)
-        arm.losses.append(float(loss))
+        arm.losses.append(loss.item())
         arm.pool[arm.pool.index(task)] = world.settings.pool + step
     return arm
 

@@ -107,13 +107,10 @@ class World:
         if self.model is None:
             raise DataError("this policy needs a task model: give --model, a folder that fit wrote")
         classes, mask = (part.cpu() for part in sampler.classes(numbers))
-        support, query = (
-            part.to(torch.device("cpu")) for part in sampler.draw(numbers, self.learner.shots, self.learner.queries)
-        )
-        names = ("rows", "labels", "mask")
-        batch = EpisodeBatch(*(torch.cat([getattr(support, name), getattr(query, name)], dim=1) for name in names))
-        found = self.model.embed(Episodes(dataset, batch, classes, mask))
-        return torch.from_numpy(found.concentration).to(self.device)
+        halves = sampler.draw(numbers, self.learner.shots, self.learner.queries)
+        whole = (torch.cat([getattr(half, part) for half in halves], dim=1) for part in ("rows", "labels", "mask"))
+        found = self.model.embed(Episodes(dataset, EpisodeBatch(*whole).to(torch.device("cpu")), classes, mask))
+        return torch.tensor(found.concentration, device=self.device)
 
     def _tasks_at_once(self) -> int:
         points = self.learner.ways * (self.learner.shots + self.learner.queries)
