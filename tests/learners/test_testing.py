@@ -58,7 +58,7 @@ def test_accuracy_does_not_depend_on_how_many_tasks_are_tested_at_once(monkeypat
         whole = task_accuracies(learner, data, classes, seed=0)
         with monkeypatch.context() as patch:
             patch.setitem(testing._NUMBERS_AT_ONCE, "cpu", 3 * 18 * 16 * 16 * 4 * learner.networks)
-            assert testing._tasks_at_once(learner, torch.device("cpu")) == 3
+            assert testing.tasks_at_once(learner, 18, torch.device("cpu")) == 3
             np.testing.assert_array_equal(task_accuracies(learner, data, classes, seed=0), whole)
 
 

@@ -27,7 +27,7 @@ def test_induction_is_the_loss_of_a_plain_loop() -> None:
     expected = []
     for task in range(3):
         logits = plain_logits(plain_adapted(learner, tasks.support, task), tasks.query.x[task])
-        expected.append(float(F.cross_entropy(logits, tasks.query.y[task])))
+        expected.append(F.cross_entropy(logits, tasks.query.y[task]).item())
     scores = POLICY.scores(POLICY.enter(tasks), None, Now(learner=learner))
     torch.testing.assert_close(scores, torch.tensor(expected, dtype=torch.float64))
 
@@ -42,7 +42,7 @@ def test_transduction_is_the_entropy_of_a_plain_loop() -> None:
         entropies = []
         for target in range(2):
             p = F.softmax(plain_logits(weights, targets.x[target]), dim=-1)
-            entropies += [float(-sum(q * q.log() for q in row)) for row in p]
+            entropies += [sum(-q.item() * q.log().item() for q in row) for row in p]
         expected.append(sum(entropies) / len(entropies))
     scores = POLICY.scores(POLICY.enter(tasks), POLICY.enter(targets), Now(learner=learner))
     torch.testing.assert_close(scores, torch.tensor(expected, dtype=torch.float64))

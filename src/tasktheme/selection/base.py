@@ -14,6 +14,7 @@ from tasktheme.errors import DataError
 from tasktheme.learners.base import Learner, Points
 
 PARTS = ("support", "query", "gamma")
+_EQUAL = 1e-12  # deviation, relative to the values, that is rounding
 
 
 @dataclass(frozen=True)
@@ -129,3 +130,19 @@ class Policy(ABC):
         Without targets the learner is to do well on any task (induction), with them on these (transduction). Where ``kept``
         has leading axes, arms side by side, so has the answer; policies that see the learner take one arm at a time.
         """
+
+    def reason(self, pool: Pool, targets: Pool | None, now: Now, scores: Float[Tensor, " T"], row: int) -> str:
+        """In a few words, why the task at ``row`` has its score."""
+        return f"score {float(scores[row]):.3g}, {place(scores, row)}"
+
+
+def place(scores: Float[Tensor, " T"], row: int) -> str:
+    """'no. 3 of 200'."""
+    return f"no. {1 + int((scores > scores[row]).sum())} of {len(scores):,}"
+
+
+def standardised(values: Float[Tensor, "*A T"]) -> Float[Tensor, "*A T"]:
+    """With mean 0 and deviation 1 over the tasks, so that measures of different kinds can be added; 0 where all are equal."""
+    apart = values - values.mean(dim=-1, keepdim=True)
+    scale = apart.square().mean(dim=-1, keepdim=True).sqrt()
+    return torch.where(scale > _EQUAL * values.abs().amax(dim=-1, keepdim=True), apart / scale, torch.zeros_like(apart))

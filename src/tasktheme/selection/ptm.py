@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from jaxtyping import Float
 from torch import Tensor
 
 from tasktheme.maths import dirichlet
-from tasktheme.selection.base import Now, Policy, Pool, Tasks
+from tasktheme.selection.base import Now, Policy, Pool, Tasks, place
 
 
 class PTMPolicy(Policy):
@@ -16,7 +18,7 @@ class PTMPolicy(Policy):
     """
 
     name = "ptm"
-    needs = ("gamma",)
+    needs: ClassVar[tuple[str, ...]] = ("gamma",)
 
     def describe(self, tasks: Tasks) -> Float[Tensor, "*A T K"]:
         """Gamma itself."""
@@ -26,6 +28,14 @@ class PTMPolicy(Policy):
     def scores(self, pool: Pool, targets: Pool | None, now: Now) -> Float[Tensor, "*A T"]:
         """Entropy, or minus the mean KL."""
         return dirichlet.entropy(pool.kept) if targets is None else -mean_kl(targets.kept, pool.kept)
+
+    def reason(self, pool: Pool, targets: Pool | None, now: Now, scores: Float[Tensor, " T"], row: int) -> str:
+        """Entropy, or mean KL and the nearest target."""
+        if targets is None:
+            return f"entropy {float(scores[row]):.2f} nats, {place(scores, row)}"
+        kl = dirichlet.kl_divergence(targets.kept, pool.kept[row : row + 1])[:, 0]
+        near = int(kl.argmin())
+        return f"mean KL {-float(scores[row]):.2f} nats, {place(scores, row)}; target {near} is nearest ({float(kl[near]):.2f})"
 
 
 def mean_kl(targets: Float[Tensor, "*A S K"], pool: Float[Tensor, "*A T K"]) -> Float[Tensor, "*A T"]:

@@ -15,7 +15,7 @@ from tasktheme.errors import SettingsError
 from tasktheme.learners.base import Learner, Noise, precision
 from tasktheme.learners.maml import MAML
 from tasktheme.learners.testing import tasks_at_once
-from tasktheme.selection.base import Now, Policy, Pool, Tasks, labelled
+from tasktheme.selection.base import Now, Policy, Pool, Tasks, labelled, place
 
 _STREAM = 3100  # of the random labels, and the streams after it for further samples
 _NUMBERS_AT_ONCE = 1 << 24  # of the (T, targets, d) array of element-wise normalised embeddings
@@ -54,6 +54,15 @@ class Task2Vec(Policy):
         size = max(1, _NUMBERS_AT_ONCE // pool.kept.numel())
         parts = [distances(pool.kept, part) for part in targets.kept.split(size, dim=-2)]
         return -torch.cat(parts, dim=-1).mean(dim=-1)
+
+    def reason(self, pool: Pool, targets: Pool | None, now: Now, scores: Float[Tensor, " T"], row: int) -> str:
+        """Norm, or mean distance and the nearest target."""
+        if targets is None:
+            return f"L1 norm {float(scores[row]):.3g}, {place(scores, row)}"
+        apart = distances(pool.kept[row : row + 1], targets.kept)[0]
+        near = int(apart.argmin())
+        mean = f"mean cosine distance {-float(scores[row]):.3f}, {place(scores, row)}"
+        return f"{mean}; target {near} is nearest ({float(apart[near]):.3f})"
 
 
 def fisher_embedding(probe: MAML, tasks: Tasks, *, samples: int, seed: int) -> Float[Tensor, "T d"]:

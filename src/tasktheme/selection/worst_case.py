@@ -12,7 +12,7 @@ from torch import Tensor
 from tasktheme.errors import DataError
 from tasktheme.learners.base import Learner, Noise, precision, task_loss
 from tasktheme.learners.testing import tasks_at_once
-from tasktheme.selection.base import Now, Policy, Pool, Tasks, labelled
+from tasktheme.selection.base import Now, Policy, Pool, Tasks, labelled, place
 
 
 class WorstCase(Policy):
@@ -29,6 +29,11 @@ class WorstCase(Policy):
         if targets is None:
             return learner_losses(learner, pool.tasks, seed=now.seed)
         return target_entropies(learner, pool.tasks, targets.tasks, seed=now.seed)
+
+    def reason(self, pool: Pool, targets: Pool | None, now: Now, scores: Float[Tensor, " T"], row: int) -> str:
+        """Loss, or entropy of the predictions."""
+        measure = "loss" if targets is None else "targets predicted with entropy"
+        return f"{measure} {float(scores[row]):.3f} nats, {place(scores, row)}"
 
 
 def require_learner(now: Now, name: str) -> Learner:
