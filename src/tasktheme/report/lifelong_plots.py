@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from tasktheme.experiments.lifelong.results import policy_order
+from tasktheme.experiments.lifelong.results import ORDER, policy_order
 from tasktheme.report.style import COLOURS, FAINT, INK, SMALL, new_figure, styled
 
 _PERCENT = FuncFormatter(lambda value, _: f"{100 * value:g} %")
@@ -28,7 +28,8 @@ def lifelong_figure(results: Sequence[Result]) -> Figure:
     curves = [result for result in results if result["learner"] == first]
     tested = [result for result in results if any("final" in policy for policy in result["policies"].values())]
     policies = sorted({policy for result in results for policy in result["policies"]}, key=policy_order)
-    look = {policy: (COLOURS[i % len(COLOURS)], _LINES[i % len(_LINES)]) for i, policy in enumerate(policies)}
+    places = {policy: i for i, policy in enumerate(dict.fromkeys((*ORDER, *policies)))}  # the same in every picture
+    look = {policy: (COLOURS[places[policy] % len(COLOURS)], _LINES[places[policy] % len(_LINES)]) for policy in policies}
     panels = len(curves) + bool(tested)
     figure = new_figure(2.6, width=2.75 * max(panels, 2))
     axes = figure.subplots(1, panels, squeeze=False)[0]
@@ -58,6 +59,7 @@ def _draw_curves(axes: Axes, result: Result, look: Mapping[str, tuple[str, Any]]
     axes.set_ylabel(f"accuracy, averaged (weight {result['smoothing']:g})")
     axes.yaxis.set_major_formatter(_PERCENT)
     axes.yaxis.set_major_locator(MaxNLocator(5))
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.set_title(
         f"{_LEARNERS[result['learner']]}, {result['setting']}: {result['test_tasks']} test tasks, {_counted(seeds)}",
         loc="left",

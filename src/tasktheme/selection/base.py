@@ -110,6 +110,7 @@ class Policy(ABC):
     needs: ClassVar[tuple[str, ...]] = ()  # of PARTS
     sees_learner: ClassVar[bool] = False
     greedy: ClassVar[bool] = False  # several picks depend on each other, one after another; else the best scores are picked
+    on_device: ClassVar[bool] = True  # scoring never waits for the device, so that a GPU can record it
     memory: int = 0  # how many of the last picks it asks for
 
     def enter(self, tasks: Tasks) -> Pool:

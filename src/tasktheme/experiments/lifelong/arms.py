@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from tasktheme.experiments.lifelong.world import World
@@ -18,9 +18,11 @@ from tasktheme.learners.arms import ArmsOptimiser, arm_of, stack_arms
 from tasktheme.learners.base import Learner, Noise
 from tasktheme.learners.build import build_learner
 from tasktheme.selection.base import Now, Policy, Pool, Tasks
+from tasktheme.selection.worth import worth_learning
 from tasktheme.training.graph import CapturedStep
 
 _AHEAD = {"cpu": 500, "cuda": 2_000}  # fresh tasks of a seed that are described at once
+_USUAL = 100  # last losses that tell whether one is unusually low
 
 
 @dataclass(frozen=True, order=True)
@@ -75,9 +77,9 @@ class Section:
             picks.append(self.policy.scores(pool, self._targets, now).argmax(dim=-1))
         return torch.stack(picks)
 
-    def exchange(self, picks: Int64[Tensor, " S"], losses: Float[Tensor, " S"], step: Int64[Tensor, ""]) -> None:
+    def exchange(self, places: Int64[Tensor, "S 1"], losses: Float[Tensor, " S"], step: Int64[Tensor, ""]) -> None:
         """Remember what was picked, and keep what there is of the fresh task in its place."""
-        place = picks.view(-1, 1, 1).expand(-1, 1, self.kept.shape[-1])
+        place = places.unsqueeze(-1).expand(-1, 1, self.kept.shape[-1])
         if self.policy.memory:
             self.recent.copy_(torch.cat([self.recent[:, 1:], self.kept.gather(1, place)], dim=1))
             self.losses.copy_(torch.cat([self.losses[:, 1:], losses.unsqueeze(1)], dim=1))
@@ -92,6 +94,7 @@ class SideBySide:
         step: how many tasks each arm has learned from.
         numbers: (A, P) the tasks in each arm's pool.
         picked, losses: (A, steps) the place in its seed's stream of each task picked, and its loss before the update.
+        learned: (A, steps) whether there was an update.
         active: (A,) False for an arm that has stopped learning.
     """
 
@@ -105,6 +108,7 @@ class SideBySide:
         self._next = torch.stack([world.numbers(arm.seed, pool, 1) for arm in self.arms])  # the fresh task of step 0
         self.picked = torch.zeros((len(self.arms), steps), dtype=torch.int32, device=device)
         self.losses = torch.zeros((len(self.arms), steps), device=device)
+        self.learned = torch.zeros((len(self.arms), steps), dtype=torch.bool, device=device)
         self.active = torch.ones(len(self.arms), dtype=torch.bool, device=device)
         self.sections = []
         for policy in dict.fromkeys(arm.policy for arm in self.arms):
@@ -112,37 +116,65 @@ class SideBySide:
             own = [arm_of(self.learner, i) for i in places] if policies[policy].sees_learner else []
             seeds = [self.arms[i].seed for i in places]
             self.sections.append(Section(policies[policy], world, seeds, slice(places[0], places[-1] + 1), own))
-        self._memory = max(section.policy.memory for section in self.sections)
+        self._usual = torch.arange(-_USUAL, 0, device=device)  # the last losses, from the present step
+        self._memory = max([section.policy.memory for section in self.sections] + [_USUAL] * world.settings.skip)
         self._counter = torch.zeros((), dtype=torch.int64, device=device)  # the step, where the device sees it
-        self._replay: Callable[[], None] | None = None
+        self._picks = torch.zeros((len(self.arms), 1), dtype=torch.int64, device=device)
+        self._replay: list[Callable[[], None]] = []
 
     def train_step(self) -> None:
-        """Pick, learn, discard, add; on a GPU, after the first few steps, the replay of one recorded step."""
+        """Pick, learn, discard, add; on a GPU, after the first few steps, the replay of recorded ones."""
         for section in self.sections:
             section.look_ahead(self.step)
-        if self._replay is None:
+        if not self._replay:
             self._counter.fill_(self.step)
             if self.step >= self._memory:  # from here on every step is alike
-                self._replay = CapturedStep(self._on_device) if self.world.device.type == "cuda" else self._on_device
-        (self._replay or self._on_device)()
+                self._record()
+        for part in self._replay or (self._pick, self._learn):
+            part()
         self.step += 1
 
-    def _on_device(self) -> None:
-        sections, step = self.sections, self._counter
-        picks = torch.cat([s.pick(self.numbers[s.rows], step, min(self.step, s.policy.memory)) for s in sections])
-        places = picks.unsqueeze(1)
+    def _record(self) -> None:
+        if self.world.device.type != "cuda":
+            self._replay = [self._pick, self._learn]
+        elif all(section.policy.on_device for section in self.sections):
+            self._replay = [CapturedStep(self._pick_and_learn)]
+        else:
+            self._replay = [self._pick, CapturedStep(self._learn)]
+
+    def _pick_and_learn(self) -> None:
+        self._pick()
+        self._learn()
+
+    def _pick(self) -> None:
+        for section in self.sections:
+            known = min(self.step, section.policy.memory)
+            self._picks[section.rows, 0] = section.pick(self.numbers[section.rows], self._counter, known)
+
+    def _learn(self) -> None:
+        step, places = self._counter, self._picks
         chosen = self.numbers.gather(1, places)
         support, query = self.world.draw(chosen.squeeze(1))
         losses, _ = self.learner.meta_loss(support, query, Noise(0, chosen.squeeze(1)))
-        self.optimiser.step(losses, self.active if self.world.learner.patience else None)
-        losses = losses.detach()
-        for section in sections:
-            section.exchange(picks[section.rows], losses[section.rows], step)
-        at = step.expand(len(picks), 1)
+        found = losses.detach()
+        learning = self._learning(found)
+        self.optimiser.step(losses, learning)
+        for section in self.sections:
+            section.exchange(places[section.rows], found[section.rows], step)
+        at = step.expand(len(places), 1)
         self.picked.scatter_(1, at, self.world.place_in_stream(chosen).int())
-        self.losses.scatter_(1, at, losses.unsqueeze(1))
+        self.losses.scatter_(1, at, found.unsqueeze(1))
+        self.learned.scatter_(1, at, (torch.ones_like(found, dtype=torch.bool) if learning is None else learning).unsqueeze(1))
         self.numbers.scatter_(1, places, self._next + step)
         self._counter += 1
+
+    def _learning(self, losses: Float[Tensor, " A"]) -> Bool[Tensor, " A"] | None:
+        """Which arms learn from their pick; None where all always do."""
+        settings = self.world.settings
+        if not settings.skip:
+            return self.active if self.world.learner.patience else None
+        last = self._usual[max(0, _USUAL - self.step) :] + self._counter
+        return self.active & worth_learning(losses, self.losses.index_select(1, last), margin=settings.skip_margin)
 
 
 def new_learners(world: World, arms: Sequence[Arm], name: str) -> Learner:

@@ -29,7 +29,7 @@ class Record:
         step: tasks that it has learned from.
         evaluated: accuracy on each fixed test task, by the step.
         validated: mean accuracy on the validation tasks, by the step.
-        picked, losses: (step,) place in the stream and loss of each task picked.
+        picked, losses, learned: (step,) place in the stream and loss of each task picked, and whether it was learned from.
         final: accuracy on each task of the last test, as far as it has come, with ``final_tasks`` in all ("all" or a number).
         seconds: its share of the time that steps took, evaluation apart; arms side by side share it equally.
         stopped: whether it has stopped learning.
@@ -42,6 +42,7 @@ class Record:
     validated: dict[int, float] = field(default_factory=dict)
     picked: npt.NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
     losses: npt.NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
+    learned: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     final: Floats = field(default_factory=lambda: np.zeros(0))
     final_tasks: int | str | None = None
     seconds: float = 0.0
@@ -50,7 +51,7 @@ class Record:
 
     def save(self, folder: Path) -> None:
         """Write the arm's file."""
-        arrays = {"picked": self.picked, "losses": self.losses, "final": self.final}
+        arrays = {"picked": self.picked, "losses": self.losses, "learned": self.learned, "final": self.final}
         tensors = {f"record.{name}": torch.from_numpy(array) for name, array in arrays.items()}
         tensors |= {f"evaluated.{step}": torch.from_numpy(values) for step, values in self.evaluated.items()}
         info = {
@@ -80,6 +81,7 @@ def read_record(path: Path) -> Record:
         validated={int(step): float(accuracy) for step, accuracy in info["validated"]},
         picked=tensors["record.picked"].numpy(),
         losses=tensors["record.losses"].numpy(),
+        learned=tensors["record.learned"].numpy(),
         final=tensors["record.final"].numpy(),
         state={name.removeprefix("state."): value for name, value in tensors.items() if name.startswith("state.")},
         **{name: info[name] for name in ("identity", "step", "final_tasks", "seconds", "stopped")},

@@ -44,13 +44,15 @@ def summarise(records: Sequence[Record], *, smoothing: float) -> dict[str, Any]:
     for record in records:
         by_policy.setdefault(record.arm.policy, []).append(record)
     identity = records[0].identity
-    policies, final = {}, {}
+    policies: dict[str, Any] = {}
+    final: dict[Any, dict[str, dict[int, Floats]]] = {}  # of policies that can be compared: after so many steps, on these tasks
     for policy, own in by_policy.items():
         tested = {record.arm.seed: record.final for record in own if len(record.final) and record.step == own[0].step}
         policies[policy] = {
             "steps": [record.step for record in own],
             "seeds": [record.arm.seed for record in own],
             "stopped": [record.stopped for record in own],
+            "skipped": [int((~record.learned).sum()) for record in own],
             "milliseconds per step": [1000 * record.seconds / max(1, record.step) for record in own],
             "curve": _curve(own, smoothing),
             "about": own[0].identity["policy"],
@@ -117,7 +119,7 @@ def _after_start(means: Floats, smoothing: float) -> Floats:
 
 
 def _picks(records: Sequence[Record]) -> pa.Table:
-    """A row for each step of an arm: which task of the seed's stream, and the loss on it before the update."""
+    """A row for each step of an arm: which task of the seed's stream, its loss before the update, and whether there was one."""
     sizes = [record.step for record in records]
     columns = {
         "policy": np.repeat([record.arm.policy for record in records], sizes),
@@ -125,6 +127,7 @@ def _picks(records: Sequence[Record]) -> pa.Table:
         "step": np.concatenate([np.arange(size) for size in sizes]),
         "task": np.concatenate([record.picked for record in records]),
         "loss": np.concatenate([record.losses for record in records]),
+        "learned": np.concatenate([record.learned for record in records]),
     }
     return _table(columns)
 

@@ -140,13 +140,15 @@ class _Training:
 
     def _end(self) -> None:
         """Note the time of the stretch that ends here, and its picks and losses."""
-        arms = self.arms
-        picked, losses = arms.picked[:, : arms.step].cpu().numpy(), arms.losses[:, : arms.step].cpu().numpy()
-        for record, own_picks, own_losses in zip(self.records, picked, losses, strict=True):
-            record.seconds += (time.monotonic() - self._begun) / len(self.records)
-            record.step, record.picked, record.losses = arms.step, own_picks, own_losses
-            if not np.isfinite(own_losses[-1]):
-                first = int(np.flatnonzero(~np.isfinite(own_losses))[0])
+        step = self.arms.step
+        kept = [part[:, :step].cpu().numpy() for part in (self.arms.picked, self.arms.losses, self.arms.learned)]
+        spent = time.monotonic() - self._begun  # the device has finished: it was asked for the losses
+        for row, record in enumerate(self.records):
+            record.seconds += spent / len(self.records)
+            record.step = step
+            record.picked, record.losses, record.learned = (part[row] for part in kept)
+            if not np.isfinite(record.losses[-1]):
+                first = int(np.flatnonzero(~np.isfinite(record.losses))[0])
                 raise TrainingError(
                     f"{record.arm}: the loss was not finite at step {first + 1:,}; try a smaller learning_rate or inner_rate"
                 )
@@ -212,6 +214,7 @@ class _Training:
         for row, record in enumerate(self.records):
             arms.picked[row, :step] = torch.from_numpy(record.picked)
             arms.losses[row, :step] = torch.from_numpy(record.losses)
+            arms.learned[row, :step] = torch.from_numpy(record.learned)
             arms.active[row] = not record.stopped
         arms.step = step
 

@@ -31,6 +31,10 @@ class LifelongSettings(CheckedSettings):
     """Fixed test tasks."""
     test_seed: int = 1
     """Seed of all test tasks, the same for all arms."""
+    skip: bool = False
+    """Discard a pick without learning from it where its loss is unusually low (selection/worth.py); the paper never does."""
+    skip_margin: float = 1.0
+    """How many deviations below the mean of the last losses is unusually low."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
