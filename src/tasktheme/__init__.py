@@ -9,6 +9,8 @@ from tasktheme.errors import TaskThemeError
 from tasktheme.evaluation import Evaluation, evaluate
 from tasktheme.learners.meta import MetaLearner
 from tasktheme.ptm import PTM
+from tasktheme.selection.draw import draw_tasks
+from tasktheme.selection.select import Selection, select
 from tasktheme.settings import Settings
 from tasktheme.tasks.novelty import Novelty
 from tasktheme.tasks.search import Nearest
@@ -23,11 +25,14 @@ __all__ = [
     "MetaLearner",
     "Nearest",
     "Novelty",
+    "Selection",
     "Settings",
     "TaskSet",
     "TaskThemeError",
     "__version__",
+    "draw_tasks",
     "evaluate",
     "load_dataset",
     "load_tasks",
+    "select",
 ]

@@ -38,6 +38,7 @@ from tasktheme.options import (
     refuse_existing,
 )
 from tasktheme.plot_commands import plot_app
+from tasktheme.selection_commands import select
 from tasktheme.task_commands import distances, nearest, novelty, summary
 
 app: typer.Typer = typer.Typer(
@@ -151,7 +152,7 @@ def fit(
         typer.echo(f"next:  tasktheme evaluate {out} {data}   or   tasktheme embed {out} {data} --out tasks.parquet")
 
 
-for _command in (embed, distances, nearest, novelty, summary, evaluate, explore):
+for _command in (embed, distances, nearest, novelty, summary, select, evaluate, explore):
     app.command()(_command)
 app.command("meta-train")(meta_train)
 app.command("meta-test")(meta_test)

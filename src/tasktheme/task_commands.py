@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -118,19 +119,19 @@ def nearest(
 
     from tasktheme.report.tables import nearest_table
 
-    _check_out(out, overwrite=overwrite)
+    check_out(out, overwrite=overwrite)
     asked, reference = _load_pair(query, known, resized)
     found = asked.nearest(reference, k=k, direction=direction.value)
     number, neighbour = np.repeat(np.arange(len(asked)), k), found.indices.reshape(-1)
     rows = {
         "task": number,
-        **_labels(asked, number),
+        **labels(asked.columns, number),
         "rank": np.tile(np.arange(1, k + 1), len(asked)),
         "neighbour": neighbour,
-        **_labels(reference, neighbour, prefix="neighbour_"),
+        **labels(reference.columns, neighbour, prefix="neighbour_"),
         "distance": found.distances.reshape(-1),
     }
-    _deliver(rows, out, lambda: nearest_table(asked, reference, found))
+    deliver(rows, out, lambda: nearest_table(asked, reference, found))
 
 
 def novelty(
@@ -149,19 +150,19 @@ def novelty(
 
     from tasktheme.report.tables import novelty_table
 
-    _check_out(out, overwrite=overwrite)
+    check_out(out, overwrite=overwrite)
     asked, reference = _load_pair(query, known, resized)
     found = asked.novelty(reference, direction=direction.value)
     number = np.arange(len(asked))
     rows = {
         "task": number,
-        **_labels(asked, number),
+        **labels(asked.columns, number),
         "percentile": found.percentile,
         "distance": found.distances,
         "nearest": found.indices,
-        **_labels(reference, found.indices, prefix="nearest_"),
+        **labels(reference.columns, found.indices, prefix="nearest_"),
     }
-    _deliver(rows, out, lambda: novelty_table(asked, reference, found))
+    deliver(rows, out, lambda: novelty_table(asked, reference, found))
 
 
 def summary(
@@ -190,7 +191,7 @@ def summary(
 
     from tasktheme.report.tables import summary_table
 
-    _check_out(out, overwrite=overwrite)
+    check_out(out, overwrite=overwrite)
     if tasks.is_dir():
         _summarise_model(tasks, data, part, data_dir, out)
         return
@@ -203,7 +204,7 @@ def summary(
     rows |= {"converged": loaded.converged, "entropy": loaded.entropy()}
     for place in range(themes.shape[1]):
         rows |= {f"theme_{place + 1}": themes[:, place], f"share_{place + 1}": share[:, place]}
-    _deliver(rows, out, lambda: summary_table(loaded))
+    deliver(rows, out, lambda: summary_table(loaded))
 
 
 def _summarise_model(model: Path, data: str | None, part: Part, data_dir: Path | None, out: Path | None) -> None:
@@ -219,7 +220,7 @@ def _summarise_model(model: Path, data: str | None, part: Part, data_dir: Path |
     for name in ("classes", "groups"):
         rows[name] = ["; ".join(f"{source} {mass:.3f}" for source, mass in getattr(theme, name)) for theme in found]
     rows["typical"] = [" ".join(map(str, theme.typical)) for theme in found]
-    _deliver(rows, out, lambda: theme_table(found))
+    deliver(rows, out, lambda: theme_table(found))
 
 
 def load_file(path: Path) -> TaskSet:
@@ -269,13 +270,14 @@ def _matrix(first: TaskSet, second: TaskSet, kind: DistanceName, model: Path | N
     return first.earth_mover(second, loaded.theme_distances())
 
 
-def _labels(tasks: TaskSet, rows: Any, *, prefix: str = "") -> dict[str, list[Any]]:
+def labels(columns: Mapping[str, Sequence[Any]], rows: Any, *, prefix: str = "") -> dict[str, list[Any]]:
     """Name and group of some tasks, as far as they have them."""
-    found = {column: tasks.columns[column] for column in ("name", "group") if column in tasks.columns}
+    found = {column: columns[column] for column in ("name", "group") if column in columns}
     return {f"{prefix}{column}": [values[i] for i in rows] for column, values in found.items()}
 
 
-def _check_out(out: Path | None, *, overwrite: bool) -> None:
+def check_out(out: Path | None, *, overwrite: bool) -> None:
+    """OutputError where a table cannot be written so."""
     from tasktheme.tasks.files import check_ending
 
     if out is not None:
@@ -283,7 +285,7 @@ def _check_out(out: Path | None, *, overwrite: bool) -> None:
         refuse_existing(out, overwrite=overwrite)
 
 
-def _deliver(rows: dict[str, Any], out: Path | None, shown: Any) -> None:
+def deliver(rows: dict[str, Any], out: Path | None, shown: Any) -> None:
     """A table to a file, or to a terminal as ``shown()`` makes it, or as CSV into a pipe."""
     from tasktheme.tasks.files import make_table, write_table
 

@@ -25,9 +25,9 @@ def test_some_tasks() -> None:
 
 
 def test_a_policy_says_what_it_misses() -> None:
-    with pytest.raises(DataError, match="'ptm' needs the gamma"):
+    with pytest.raises(DataError, match="'ptm' needs of each task a distribution"):
         PTMPolicy().enter(Tasks(torch.arange(2)))
-    with pytest.raises(DataError, match="'worst-case' needs the support"):
+    with pytest.raises(DataError, match="'worst-case' needs of each task labelled images"):
         WorstCase().enter(Tasks(torch.arange(3), gamma=make_gamma(3)))
 
 

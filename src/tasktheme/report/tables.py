@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from rich.console import Group
 from rich.table import Table
 
 from tasktheme.evaluation import RIVALS, Evaluation, Retrieval
+from tasktheme.selection.select import Selection
 from tasktheme.tasks.distances import Floats
 from tasktheme.tasks.novelty import Novelty
 from tasktheme.tasks.search import Nearest
@@ -70,6 +71,18 @@ def novelty_table(query: TaskSet, known: TaskSet, found: Novelty, *, most: int =
         table.add_row(names[i], f"{found.percentile[i]:.1f}", f"{found.distances[i]:.2f}", known_names[found.indices[i]])
     shown = f"the {most} most unlike of {len(query):,} tasks; " if len(query) > most else ""
     table.caption = f"{shown}percentile of the distances that are usual among the {len(known):,} known"
+    return table
+
+
+def selection_table(found: Selection, columns: Mapping[str, Sequence[Any]], pool: int, *, most: int = 40) -> Table:
+    """The picked tasks, best first, with the reason for each."""
+    table = _table("rank", "task", "why", right=("rank",))
+    names = columns.get("name", columns.get("group"))
+    for rank, (index, reason) in enumerate(zip(found.indices[:most].tolist(), found.reasons, strict=False), start=1):
+        table.add_row(str(rank), str(index) if names is None else f"{index} {names[index]}", reason)
+    shown = f"the first {most} of {len(found):,} picks" if len(found) > most else f"{len(found):,} picks"
+    sizes = "" if found.size is None else f"; compared as if each had {found.size:,} data points"
+    table.caption = f"{shown} of {pool:,} tasks{sizes}"
     return table
 
 

@@ -13,7 +13,11 @@ from torch import Tensor
 from tasktheme.errors import DataError
 from tasktheme.learners.base import Learner, Points
 
-PARTS = ("support", "query", "gamma")
+_PARTS = {  # what a policy may need of tasks, and where it comes from
+    "support": "labelled images: draw tasks from a data set for a meta-learner",
+    "query": "images to be predicted: draw tasks from a data set for a meta-learner",
+    "gamma": "a distribution over themes: embed the tasks with a task model",
+}
 _EQUAL = 1e-12  # deviation, relative to the values, that is rounding
 
 
@@ -107,7 +111,7 @@ class Policy(ABC):
     """
 
     name: ClassVar[str]
-    needs: ClassVar[tuple[str, ...]] = ()  # of PARTS
+    needs: ClassVar[tuple[str, ...]] = ()  # of support, query and gamma
     sees_learner: ClassVar[bool] = False
     greedy: ClassVar[bool] = False  # several picks depend on each other, one after another; else the best scores are picked
     on_device: ClassVar[bool] = True  # scoring never waits for the device, so that a GPU can record it
@@ -117,7 +121,7 @@ class Policy(ABC):
         """Tasks that enter a pool (or are targets), described once."""
         for part in self.needs:
             if getattr(tasks, part) is None:
-                raise DataError(f"the policy {self.name!r} needs the {part} of each task, which these tasks do not have")
+                raise DataError(f"the policy {self.name!r} needs of each task {_PARTS[part]}")
         return Pool(tasks, self.describe(tasks))
 
     def describe(self, tasks: Tasks) -> Float[Tensor, "*A T d"]:

@@ -91,7 +91,7 @@ class TaskSet:
         if not parts:
             raise DataError("there is nothing to concatenate: give at least one task set")
         for part in parts[1:]:
-            parts[0]._check_same_model(part)
+            parts[0].check_same_model(part)
         names = dict.fromkeys(name for part in parts for name in part.columns)
         return dataclasses.replace(
             parts[0],
@@ -154,7 +154,7 @@ class TaskSet:
         "reverse" is KL[other_j || self_i], "symmetric" the mean of both. As with every distance here, a task is at distance
         exactly 0 from itself.
         """
-        self._check_same_model(other)
+        self.check_same_model(other)
         return distances.kl(self.concentration, other.concentration, direction)
 
     def symmetric_kl(self, other: TaskSet) -> Floats:
@@ -163,12 +163,12 @@ class TaskSet:
 
     def hellinger(self, other: TaskSet) -> Floats:
         """(T, T') Hellinger distance between the Dirichlet distributions: a metric from 0 to 1."""
-        self._check_same_model(other)
+        self.check_same_model(other)
         return distances.hellinger(self.concentration, other.concentration)
 
     def jensen_shannon(self, other: TaskSet) -> Floats:
         """(T, T') Jensen-Shannon distance of the mean mixtures: a metric from 0 to sqrt(ln 2) that ignores certainty."""
-        self._check_same_model(other)
+        self.check_same_model(other)
         return distances.jensen_shannon(self.concentration, other.concentration)
 
     def earth_mover(self, other: TaskSet, ground: npt.ArrayLike) -> Floats:
@@ -176,7 +176,7 @@ class TaskSet:
 
         ``ground`` (K, K) is usually ``model.theme_distances()``, so that alike themes are close. Needs the extra "transport".
         """
-        self._check_same_model(other)
+        self.check_same_model(other)
         return distances.earth_mover(self.concentration, other.concentration, ground)
 
     def nearest(self, reference: TaskSet, k: int = 5, *, direction: Direction = "forward") -> Nearest:
@@ -185,7 +185,7 @@ class TaskSet:
         Exact. "reverse" searches by KL[reference_j || self_i], "symmetric" by the mean of both. The first search in a
         direction prepares ``reference``, which then keeps 4 (K + 1) bytes for each task (twice that if symmetric).
         """
-        self._check_same_model(reference)
+        self.check_same_model(reference)
         available = len(reference) - (reference is self)
         if not available:
             raise DataError("there is no other task to be near to: a task is not its own neighbour")
@@ -247,6 +247,7 @@ class TaskSet:
             self._indexes[direction] = Index(self.concentration, direction)
         return self._indexes[direction]
 
-    def _check_same_model(self, other: TaskSet) -> None:
+    def check_same_model(self, other: TaskSet) -> None:
+        """DataError where the two cannot be compared."""
         if self.fingerprint != other.fingerprint or self.concentration.shape[1] != other.concentration.shape[1]:
             raise DataError("the two task sets come from different models and cannot be compared: embed both with one model")

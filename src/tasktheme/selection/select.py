@@ -1,0 +1,126 @@
+"""Which tasks of a pool to learn next, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from tasktheme.errors import DataError
+from tasktheme.learners.base import Learner
+from tasktheme.learners.meta import MetaLearner
+from tasktheme.selection.base import Now, Policy, Pool, Tasks
+from tasktheme.selection.build import build_policy
+from tasktheme.tasks.taskset import TaskSet
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """The picked tasks, best first; all (k,).
+
+    Attributes:
+        indices: their places in the pool.
+        scores: higher is sooner; what a policy picks greedily is scored at the moment of each pick.
+        reasons: a few words on each.
+        size: the number of data points that all tasks were brought to, where theirs differed.
+    """
+
+    indices: npt.NDArray[np.int64]
+    scores: Floats
+    reasons: tuple[str, ...]
+    size: int | None = None
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def __repr__(self) -> str:
+        lines = [f"task {index}: {reason}" for index, reason in zip(self.indices[:10], self.reasons, strict=False)]
+        return "\n".join([*lines, *([f"and {len(self) - 10:,} more"] if len(self) > 10 else [])])
+
+
+def select(
+    pool: TaskSet | Tasks,
+    policy: str | Policy = "ptm",
+    k: int = 1,
+    *,
+    targets: TaskSet | Tasks | None = None,
+    learner: MetaLearner | Learner | None = None,
+    recent: TaskSet | Tasks | None = None,
+    seed: int = 0,
+    step: int = 0,
+) -> Selection:
+    """The ``k`` tasks of a pool to learn next.
+
+    Args:
+        pool: a task set, or tasks with images (``draw_tasks``) for the policies that look at them.
+        policy: "ptm", "task2vec", "worst-case", "random", "predicted", "diverse", or one with settings of its own.
+        k: how many, best first.
+        targets: tasks that the learner is to do well on; without them, on any.
+        learner: the current meta-learner, for "worst-case" and "predicted"; for "task2vec" its probe, a MAML.
+        recent: tasks picked before, latest last, for "diverse".
+        seed: with ``step``, of everything random.
+        step: how many picks came before.
+
+    Task sets of different sizes are brought to the smallest, as entropy and KL depend on the size.
+    """
+    network = learner.learner if isinstance(learner, MetaLearner) else learner
+    chosen = build_policy(policy, probe=network) if isinstance(policy, str) else policy
+    if not isinstance(k, int | np.integer) or not 1 <= k <= len(pool):
+        raise DataError(f"k must be a whole number from 1 to {len(pool)}, the size of the pool, got {k!r}")
+    if targets is not None and not len(targets):
+        raise DataError("there are no target tasks; leave targets out to do well on any task")
+    [own, aims, last], size = _as_tasks([pool, targets, recent])
+    assert own is not None
+    described = chosen.enter(own)
+    aimed = None if aims is None else chosen.enter(aims)
+    remembered = chosen.enter(last).kept[-chosen.memory :] if last is not None and chosen.memory else described.kept[:0]
+    now = Now(seed, step, network, remembered)
+    picks = _greedily(chosen, described, aimed, now, k) if chosen.greedy else _at_once(chosen, described, aimed, now, k)
+    indices, scores, reasons = zip(*picks, strict=True)
+    return Selection(np.array(indices, dtype=np.int64), np.array(scores, dtype=np.float64), reasons, size)
+
+
+def _at_once(policy: Policy, pool: Pool, targets: Pool | None, now: Now, k: int) -> list[tuple[int, float, str]]:
+    scores = policy.scores(pool, targets, now)
+    order = scores.argsort(descending=True, stable=True)[:k].tolist()
+    return [(row, float(scores[row]), policy.reason(pool, targets, now, scores, row)) for row in order]
+
+
+def _greedily(policy: Policy, pool: Pool, targets: Pool | None, now: Now, k: int) -> list[tuple[int, float, str]]:
+    """One pick after another, each remembered by the next."""
+    picks: list[tuple[int, float, str]] = []
+    left = torch.ones(len(pool), dtype=torch.bool, device=pool.kept.device)
+    for _ in range(k):
+        scores = policy.scores(pool, targets, now)
+        row = int(torch.where(left, scores, -torch.inf).argmax())
+        picks.append((row, float(scores[row]), policy.reason(pool, targets, now, scores, row)))
+        left[row] = False
+        kept = pool.kept[row : row + 1]
+        earlier: Tensor = kept[:0] if now.recent is None else now.recent
+        now = replace(now, step=now.step + 1, recent=torch.cat([earlier, kept])[-policy.memory :])
+    return picks
+
+
+def _as_tasks(given: list[TaskSet | Tasks | None]) -> tuple[list[Tasks | None], int | None]:
+    """Task sets as tasks that compare by content: of one model and, if their sizes differ, brought to the smallest."""
+    if any(isinstance(part, Tasks) for part in given):
+        if any(isinstance(part, TaskSet) for part in given):
+            raise DataError("pool, targets and recent must all be task sets, or all tasks with images")
+        return [part if isinstance(part, Tasks) else None for part in given], None
+    sets = [part for part in given if isinstance(part, TaskSet)]
+    sizes = np.concatenate([part.sizes for part in sets])
+    size = None if not len(sizes) or sizes.min() == sizes.max() else int(sizes.min())
+    found: list[Tasks | None] = []
+    for part in given:
+        if not isinstance(part, TaskSet):
+            found.append(None)
+            continue
+        sets[0].check_same_model(part)
+        compared = part if size is None else part.resized(size)
+        found.append(Tasks(torch.arange(len(part)), gamma=torch.tensor(compared.concentration)))
+    return found, size

@@ -1,0 +1,165 @@
+"""The command that says which task to learn next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tasktheme.errors import DataError, SettingsError
+from tasktheme.options import (
+    DataDir,
+    Device,
+    DeviceName,
+    HeldOut,
+    Overwrite,
+    Part,
+    PartOf,
+    Quiet,
+    Source,
+)
+from tasktheme.task_commands import Resized, TableOut, check_out, deliver, labels, load_file, warn_of_collapse
+
+if TYPE_CHECKING:
+    from tasktheme.learners.meta import MetaLearner
+    from tasktheme.ptm import PTM
+    from tasktheme.selection.base import Tasks
+    from tasktheme.tasks.taskset import TaskSet
+
+
+_PICKS = 10  # where nobody says how many
+
+
+class PolicyName(StrEnum):
+    """Selection policies."""
+
+    ptm = "ptm"
+    task2vec = "task2vec"
+    worst_case = "worst-case"
+    random = "random"
+    predicted = "predicted"
+    diverse = "diverse"
+
+
+def select(
+    pool: Annotated[
+        str,
+        typer.Argument(
+            help="Tasks that embed wrote (or - for a pipe), or DATA to draw tasks with images from.",
+            metavar="POOL",
+            show_default=False,
+        ),
+    ],
+    policy: Annotated[PolicyName, typer.Option(help="How to choose.")] = PolicyName.ptm,
+    targets: Annotated[
+        str | None,
+        typer.Option(help="Tasks to do well on: a task file, or DATA whose test part they are drawn from.", metavar="TASKS"),
+    ] = None,
+    k: Annotated[int | None, typer.Option("-k", help="How many tasks, best first.", show_default="10, or all")] = None,
+    learner: Annotated[
+        Path | None, typer.Option(help="Of DATA: a folder that meta-train wrote; for task2vec the probe, a maml.", metavar="RUN")
+    ] = None,
+    model: Annotated[Path | None, typer.Option(help="Of DATA: a folder that fit wrote, where the policy needs themes.")] = None,
+    number: Annotated[int, typer.Option("-n", "--number", help="Of DATA: tasks in the pool.", min=1)] = 200,
+    target_number: Annotated[int, typer.Option(help="Of DATA: target tasks.", min=1)] = 100,
+    part: PartOf = Part.train,
+    resized: Resized = None,
+    recent: Annotated[Path | None, typer.Option(help="A file of tasks picked before, latest last, for diverse.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
+    step: Annotated[int, typer.Option(help="Picks made before; random then picks anew.", min=0)] = 0,
+    device: Device = DeviceName.auto,
+    data_dir: DataDir = None,
+    held_out: HeldOut = None,
+    out: TableOut = None,
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
+) -> None:
+    """Rank the tasks of a pool by which to learn next, and say why. In a pipe, a CSV line for each.
+
+    Without targets the learner is to do well on any task, with them on these. `ptm`, `diverse` and `random` need a file of
+    tasks; `worst-case`, `task2vec` and `predicted` look at images: POOL is then DATA, with `--learner` (`predicted` also
+    `--model`). Tasks of different sizes are brought to the smallest, or to `--resized`.
+
+    Examples: `tasktheme select tasks.parquet -k 10`, `tasktheme select tasks.parquet --targets mine.parquet`,
+    `tasktheme select mini-imagenet --policy worst-case --learner run -n 200`
+    """
+    import numpy as np
+
+    from tasktheme.report.tables import selection_table
+    from tasktheme.selection.select import select as choose
+    from tasktheme.tasks.files import is_task_file
+
+    check_out(out, overwrite=overwrite)
+    from_files = [path == "-" or is_task_file(Path(path)) for path in (pool, targets) if path is not None]
+    if any(from_files) != all(from_files):
+        raise DataError("POOL and --targets must both be files of tasks, or both DATA to draw tasks from")
+    if all(from_files):
+        if learner is not None or model is not None:
+            raise SettingsError("--learner and --model go with DATA, but POOL is a file of tasks: leave them out")
+        own, aims, last = (_load(path, resized) for path in (pool, targets, recent))
+        assert own is not None
+        warn_of_collapse(own)
+        columns, size = own.columns, len(own)
+        found = choose(own, policy.value, min(_PICKS, size) if k is None else k, targets=aims, recent=last, seed=seed, step=step)
+    else:
+        if resized is not None or recent is not None:
+            raise SettingsError("--resized and --recent go with a file of tasks: leave them out")
+        trained, themes = _load_models(learner, model, device.value)
+        draw = partial(_draw, trained, themes, data_dir=data_dir, held_out=held_out, quiet=quiet)
+        tasks, columns = draw(pool, part, number, seed)
+        goals = None if targets is None else draw(targets, Part.test, target_number, seed + 1)[0]
+        size = len(tasks)
+        found = choose(
+            tasks, policy.value, min(_PICKS, size) if k is None else k, targets=goals, learner=trained, seed=seed, step=step
+        )
+    rows: dict[str, Any] = {
+        "rank": np.arange(1, len(found) + 1),
+        "task": found.indices,
+        **labels(columns, found.indices),
+        "score": found.scores,
+        "reason": list(found.reasons),
+    }
+    deliver(rows, out, lambda: selection_table(found, columns, size))
+
+
+def _load(path: str | Path | None, resized: int | None) -> TaskSet | None:
+    if path is None:
+        return None
+    tasks = load_file(Path(path))
+    return tasks if resized is None else tasks.resized(resized)
+
+
+def _load_models(learner: Path | None, model: Path | None, device: str) -> tuple[MetaLearner, PTM | None]:
+    from tasktheme.learners.meta import MetaLearner
+    from tasktheme.ptm import PTM
+
+    if learner is None:
+        raise SettingsError("tasks drawn from DATA need a meta-learner: name a folder that meta-train wrote with --learner")
+    return MetaLearner.load(learner, device=device), None if model is None else PTM.load(model, device=device)
+
+
+def _draw(
+    learner: MetaLearner,
+    model: PTM | None,
+    data: str,
+    part: Part,
+    number: int,
+    seed: int,
+    *,
+    data_dir: Path | None,
+    held_out: list[str] | None,
+    quiet: bool,
+) -> tuple[Tasks, Mapping[str, Sequence[Any]]]:
+    """Tasks with images, and the classes of each."""
+    from tasktheme.learners.testing import listed_classes
+    from tasktheme.selection.draw import draw_tasks
+
+    side = learner.learner.point_shape[-1]
+    dataset = Source(data, data_dir, side, held_out, allow_damaged=False, quiet=quiet).part(part)
+    classes = listed_classes(dataset, learner.settings, number, seed=seed)
+    names = [" ".join(dataset.class_names[c] for c in row) for row in classes.tolist()]
+    return draw_tasks(dataset, learner, number, seed=seed, model=model), {"name": names}

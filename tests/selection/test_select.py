@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import tasktheme as tt
+from oracles.learners import make_learner
+from oracles.selection import make_gamma, make_tasks
+from oracles.small import SMALL, small_images
+from tasktheme.errors import DataError, SettingsError
+from tasktheme.selection.base import Now
+from tasktheme.selection.build import POLICIES, build_policy
+from tasktheme.selection.diverse import mixture_distances
+from tasktheme.selection.worst_case import learner_losses
+
+PRIOR = np.full(4, 1.1)
+
+
+def task_set(tasks: int, *, seed: int = 0, size: int = 60, fingerprint: str = "") -> tt.TaskSet:
+    gamma = make_gamma(tasks, seed=seed, size=float(size)).numpy()
+    return tt.TaskSet(gamma, np.full(tasks, size), np.ones(tasks, dtype=np.bool_), fingerprint=fingerprint, prior=PRIOR)
+
+
+def test_the_least_certain_or_the_nearest_come_first() -> None:
+    pool, targets = task_set(30), task_set(5, seed=1)
+    found = tt.select(pool, k=4)
+    np.testing.assert_array_equal(found.indices, np.argsort(-pool.entropy())[:4])
+    np.testing.assert_allclose(found.scores, np.sort(pool.entropy())[::-1][:4])
+    assert found.reasons[2] == f"entropy {pool.entropy()[found.indices[2]]:.2f} nats, no. 3 of 30"
+    near = tt.select(pool, "ptm", 3, targets=targets)
+    kl = targets.kl(pool)
+    np.testing.assert_array_equal(near.indices, np.argsort(kl.mean(axis=0))[:3])
+    assert f"target {kl[:, near.indices[0]].argmin()} is nearest" in near.reasons[0]
+    assert repr(near).count("\n") == 2
+    assert len(tt.select(pool)) == 1
+    assert repr(tt.select(pool, k=12)).endswith("and 2 more")
+
+
+def test_tasks_of_different_sizes_compare_by_content() -> None:
+    gamma = make_gamma(6).numpy()
+    small = PRIOR + (gamma - PRIOR) / 2.0  # the same content in half as many points
+    mixed = tt.TaskSet(np.concatenate([gamma[:3], small[3:]]), np.repeat([60, 30], 3), np.ones(6, dtype=np.bool_), prior=PRIOR)
+    alike = tt.TaskSet(small, np.full(6, 30), np.ones(6, dtype=np.bool_), prior=PRIOR)
+    found = tt.select(mixed, k=6)
+    assert found.size == 30
+    np.testing.assert_array_equal(found.indices, tt.select(alike, k=6).indices)
+    assert tt.select(alike, k=6).size is None
+    aimed = tt.select(alike, k=6, targets=mixed[:2])
+    np.testing.assert_array_equal(aimed.indices, tt.select(alike, k=6, targets=alike[:2]).indices)
+    assert aimed.size == 30
+
+
+def test_diverse_picks_are_spread_and_remember() -> None:
+    pool = task_set(60)
+    spread, plain = tt.select(pool, "diverse", 6).indices, tt.select(pool, "ptm", 6).indices
+    assert len(set(spread)) == 6
+    gamma = torch.tensor(pool.concentration)
+
+    def closeness(rows: np.ndarray) -> float:
+        apart = mixture_distances(gamma[rows], gamma[rows])
+        return float(apart.sum() / (len(rows) * (len(rows) - 1)))
+
+    assert closeness(spread) > closeness(plain)
+    assert spread[0] == plain[0]
+    after = tt.select(pool, "diverse", 1, recent=pool[spread[:3]])
+    assert after.indices[0] == spread[3]
+    assert "from the nearest of the last picks" in after.reasons[0]
+
+
+def test_random_picks_differ_by_step_and_repeat() -> None:
+    pool = task_set(40)
+    first = tt.select(pool, "random", 10, seed=1).indices
+    np.testing.assert_array_equal(first, tt.select(pool, "random", 10, seed=1).indices)
+    assert set(first) != set(tt.select(pool, "random", 10, seed=1, step=1).indices)
+    assert tt.select(pool, "random").reasons == ("chance",)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("transduction", [False, True])
+def test_every_policy_ranks_a_pool_by_its_scores(name: str, transduction: bool) -> None:
+    learner, pool = make_learner("maml"), make_tasks(5)
+    targets = make_tasks(2, seed=3) if transduction else None
+    found = tt.select(pool, name, 5, targets=targets, learner=learner, seed=4)
+    assert sorted(found.indices) == [0, 1, 2, 3, 4]
+    policy = build_policy(name, probe=learner)
+    aims = None if targets is None else policy.enter(targets)
+    scores = policy.scores(policy.enter(pool), aims, Now(seed=4, learner=learner))
+    assert scores.shape == (5,)
+    assert int(found.indices[0]) == int(scores.argmax())
+    if not policy.greedy:
+        torch.testing.assert_close(torch.tensor(found.scores), scores.double().sort(descending=True).values)
+    assert all(found.reasons)
+
+
+def test_a_pool_drawn_for_a_learner() -> None:
+    data = small_images()
+    learner = tt.MetaLearner("maml", device="cpu", ways=3, queries=4, filters=4, modules=2, batch_tasks=2, test_steps=1)
+    learner.fit(data, 2, progress=False)
+    model = tt.PTM(settings=SMALL, device="cpu").fit(data, 8, progress=False)
+    pool = tt.draw_tasks(data, learner, 6, seed=2, model=model)
+    assert pool.support is not None
+    assert pool.query is not None
+    assert pool.gamma is not None
+    assert (pool.support.x.shape[:2], pool.query.x.shape[:2], pool.gamma.shape) == ((6, 3), (6, 12), (6, 3))
+    torch.testing.assert_close(pool.gamma.sum(dim=1), torch.full((6,), 15 + 3 * 1.1, dtype=torch.float64), rtol=1e-4, atol=0.0)
+    found = tt.select(pool, "worst-case", 2, learner=learner)
+    losses = learner_losses(learner.learner, pool, seed=0)
+    assert found.indices.tolist() == losses.topk(2).indices.tolist()
+    accuracy = learner.test(data, 6, seed=2).accuracy  # of the very same tasks
+    log_p = np.stack([learner.predict(pool.support.x[i], pool.support.y[i], pool.query.x[i]) for i in range(6)])
+    np.testing.assert_allclose((log_p.argmax(axis=-1) == pool.query.y.numpy()).mean(axis=1), accuracy)
+    with pytest.raises(DataError, match="images of shape"):
+        tt.draw_tasks(tt.Dataset.from_arrays(np.zeros((9, 1, 8, 8), dtype=np.uint8), np.arange(9) // 3), learner, 2)
+
+
+def test_bad_input_gets_one_line() -> None:
+    pool = task_set(3)
+    for bad in (0, 4, 1.5):
+        with pytest.raises(DataError, match="from 1 to 3"):
+            tt.select(pool, k=bad)  # type: ignore[arg-type]
+    with pytest.raises(SettingsError, match="did you mean 'diverse'"):
+        tt.select(pool, "divers")
+    with pytest.raises(SettingsError, match="needs a probe"):
+        tt.select(pool, "task2vec")
+    with pytest.raises(DataError, match="'worst-case' needs of each task labelled images"):
+        tt.select(pool, "worst-case", learner=make_learner("maml"))
+    with pytest.raises(DataError, match="different models"):
+        tt.select(pool, targets=task_set(2, fingerprint="other"))
+    with pytest.raises(DataError, match="all be task sets"):
+        tt.select(pool, targets=make_tasks(2))
+    with pytest.raises(DataError, match="no target tasks"):
+        tt.select(pool, targets=pool[:0])

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import tasktheme as tt
+from oracles.selection import make_gamma
+from oracles.small import SMALL, small_images
+from tasktheme import cli
+from tasktheme.selection.build import POLICIES
+from tasktheme.selection_commands import PolicyName
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    def call(*arguments: object, terminal: bool = False) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["tasktheme", *map(str, arguments)])
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal, raising=False)
+        with pytest.raises(SystemExit) as leaving:
+            cli.main()
+        said = capsys.readouterr()
+        return int(leaving.value.code or 0), said.out, said.err
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A pool and targets in files, data, and models trained on it."""
+    place = tmp_path_factory.mktemp("selection")
+    for name, count, size in (("pool", 30, 60), ("targets", 4, 60), ("large", 4, 90)):
+        gamma = make_gamma(count, seed=count, size=float(size)).numpy()
+        columns = {"name": [f"{name} {i}" for i in range(count)]}
+        known = {"columns": columns, "prior": np.full(4, 1.1)}
+        tt.TaskSet(gamma, np.full(count, size), np.ones(count, dtype=np.bool_), **known).save(place / f"{name}.parquet")
+    images = small_images()
+    np.savez(place / "data.npz", x=images.x, y=np.repeat(np.arange(8), 10), groups=np.repeat(np.arange(2), 40))
+    split = tt.load_dataset(place / "data.npz", split=0.5)
+    tt.PTM(settings=SMALL, device="cpu").fit(split.train, 8, progress=False).save(place / "model")
+    learner = tt.MetaLearner("maml", device="cpu", ways=3, queries=4, filters=4, modules=2, batch_tasks=2, test_steps=1)
+    learner.fit(split.train, 2, progress=False).save(place / "run")
+    return place
+
+
+def test_every_policy_has_its_name_on_the_command_line() -> None:
+    assert {name.value for name in PolicyName} == set(POLICIES)
+
+
+def test_a_file_of_tasks_is_ranked_with_reasons(run, folder: Path, tmp_path: Path) -> None:
+    pool, targets = (tt.TaskSet.load(folder / f"{name}.parquet") for name in ("pool", "targets"))
+    code, out, err = run("select", folder / "pool.parquet", "-k", 3)
+    assert (code, err) == (0, "")
+    frame = pd.read_csv(io.StringIO(out))
+    expected = tt.select(pool, k=3)
+    assert frame["rank"].tolist() == [1, 2, 3]
+    assert frame["task"].tolist() == expected.indices.tolist()
+    assert frame["name"].tolist() == [f"pool {i}" for i in expected.indices]
+    assert frame["reason"].tolist() == list(expected.reasons)
+    table = tmp_path / "picks.parquet"
+    code, out, _ = run("select", folder / "pool.parquet", "--targets", folder / "targets.parquet", "-k", 2, "--out", table)
+    assert out == f"wrote {table}: 2 rows\n"
+    assert pd.read_parquet(table)["task"].tolist() == tt.select(pool, k=2, targets=targets).indices.tolist()
+    code, out, _ = run("select", folder / "pool.parquet", "--targets", folder / "large.parquet", terminal=True)
+    assert code == 0
+    assert "10 picks of 30 tasks; compared as if each had 60 data points" in " ".join(out.split())
+
+
+def test_earlier_picks_and_sizes(run, folder: Path) -> None:
+    pool = tt.TaskSet.load(folder / "pool.parquet")
+    words = [
+        "select",
+        folder / "pool.parquet",
+        "--policy",
+        "diverse",
+        "--recent",
+        folder / "targets.parquet",
+        "--resized",
+        20,
+        "-k",
+        4,
+    ]
+    frame = pd.read_csv(io.StringIO(run(*words)[1]))
+    last = tt.TaskSet.load(folder / "targets.parquet").resized(20)
+    assert frame["task"].tolist() == tt.select(pool.resized(20), "diverse", 4, recent=last).indices.tolist()
+
+
+@pytest.mark.parametrize("policy", ["worst-case", "task2vec", "predicted"])
+@pytest.mark.parametrize("aims", [[], ["--targets", "{data}", "--target-number", 2]])
+def test_policies_that_look_at_images_draw_them_from_data(run, folder: Path, policy: str, aims: list[object]) -> None:
+    data = folder / "data.npz"
+    words = [str(word).format(data=data) for word in aims]
+    models = ["--learner", folder / "run", *(["--model", folder / "model"] if policy == "predicted" else [])]
+    code, out, err = run("select", data, "--policy", policy, *words, *models, "-n", 6, "-k", 3, "--held-out", 0.5, "-q")
+    assert code == 0, err
+    frame = pd.read_csv(io.StringIO(out))
+    learner, split = tt.MetaLearner.load(folder / "run"), tt.load_dataset(data, split=0.5)
+    model = tt.PTM.load(folder / "model") if policy == "predicted" else None
+    pool = tt.draw_tasks(split.train, learner, 6, seed=0, model=model)
+    targets = tt.draw_tasks(split.test, learner, 2, seed=1, model=model) if aims else None
+    expected = tt.select(pool, policy, 3, targets=targets, learner=learner)
+    assert frame["task"].tolist() == expected.indices.tolist()
+    assert frame["name"].str.split(" ").map(len).tolist() == [3, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("{pool} --policy worst-case", "'worst-case' needs of each task labelled images"),
+        ("{pool} --policy task2vec", "needs a probe network"),
+        ("{pool} --learner {run}", "go with DATA"),
+        ("{pool} --targets {data}", "must both be files of tasks"),
+        ("{data}", "name a folder that meta-train wrote with --learner"),
+        ("{data} --learner {run} --resized 3", "go with a file of tasks"),
+        ("{data} --learner {run} --policy ptm -n 4 --held-out 0.5", "embed the tasks with a task model"),
+        ("{pool} -k 31", "from 1 to 30"),
+        ("{pool} --out {pool}", "exists already"),
+        ("{pool} --out picks.txt", "the ending must be one of"),
+        ("absent.parquet", "no task file"),
+    ],
+)
+def test_bad_input_gets_one_line(run, folder: Path, words: str, said: str) -> None:
+    places = {"pool": folder / "pool.parquet", "run": folder / "run", "data": folder / "data.npz"}
+    code, _, err = run("select", *words.format(**places).split())
+    assert code == 2
+    assert said in err
+    assert err.count("\n") == 1
