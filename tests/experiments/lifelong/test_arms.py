@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import dirichlet
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import tasktheme as tt
 from oracles.learners import NAMES
@@ -18,7 +19,9 @@ from tasktheme.experiments.lifelong import arms as engine
 from tasktheme.experiments.lifelong.arms import Arm, SideBySide
 from tasktheme.experiments.lifelong.settings import LifelongSettings, lifelong_learner
 from tasktheme.experiments.lifelong.world import World
+from tasktheme.learners.build import build_learner
 from tasktheme.selection.base import Policy
+from tasktheme.selection.build import POLICIES, build_policy
 from tasktheme.selection.ptm import PTMPolicy
 from tasktheme.selection.random import Random
 from tasktheme.selection.worst_case import WorstCase
@@ -158,3 +161,38 @@ def test_a_policy_is_told_what_it_picked_last_and_at_what_loss() -> None:
     for step, (recent, told) in enumerate(policy.told):
         assert recent == picked[max(0, step - 2) : step]
         assert told == losses[max(0, step - 2) : step]
+
+
+class _NoWaiting(TorchDispatchMode):
+    """An error where an operation needs a number from the device, or brings one from the host: neither can be recorded."""
+
+    _FORBIDDEN = ("_local_scalar_dense", "nonzero", "masked_select", "lift_fresh", "unique")
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__
+        masked = name in ("index", "index_put", "index_put_") and any(i is not None and i.dtype == torch.bool for i in args[1])
+        assert name not in self._FORBIDDEN, name
+        assert not masked, f"{name} with a mask"
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("setting", ["induction", "transduction"])
+def test_a_step_never_waits_for_the_device(setting: str, model: tt.PTM, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a GPU can record it; Adam apart, which torch can record there."""
+    monkeypatch.setattr(engine, "_USUAL", 10)
+    world = make_world("maml", setting, model, patience=3)
+    world.settings = LifelongSettings(setting=setting, pool=6, test_tasks=2, skip=True)  # type: ignore[arg-type]
+    probe = build_learner("maml", world.learner.as_dict(), world.split.train.point_shape)
+    everybody = {name: build_policy(name, probe=probe) for name in POLICIES}
+    recorded = {name: policy for name, policy in everybody.items() if policy.on_device}
+    assert set(everybody) - set(recorded) == {"predicted"}
+    together = SideBySide(world, [Arm(name, 0) for name in recorded], recorded, "maml", 20)
+    for _ in range(together._memory):
+        together.train_step()
+    for section in together.sections:
+        section.look_ahead(together.step)
+    monkeypatch.setattr(together.optimiser, "step", lambda losses, _: losses.sum().backward())
+    with _NoWaiting():
+        together._pick_and_learn()
+    with pytest.raises(AssertionError, match="_local_scalar_dense"), _NoWaiting():
+        float(together.losses[0, 0])

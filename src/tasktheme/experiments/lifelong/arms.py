@@ -21,7 +21,7 @@ from tasktheme.selection.base import Now, Policy, Pool, Tasks
 from tasktheme.selection.worth import worth_learning
 from tasktheme.training.graph import CapturedStep
 
-_AHEAD = {"cpu": 500, "cuda": 2_000}  # fresh tasks of a seed that are described at once
+_AHEAD = {"cpu": 50, "cuda": 2_000}  # fresh tasks of a seed that are described at once
 _USUAL = 100  # last losses that tell whether one is unusually low
 
 
@@ -43,6 +43,8 @@ class Section:
         self.policy, self.rows = policy, rows
         self._world, self._seeds, self._learners = world, seeds, learners
         self._targets = world.targets(policy)
+        if self._targets is not None and not policy.sees_learner:  # the same for all arms, which are scored together
+            self._targets = Pool(self._targets.tasks, self._targets.kept.expand(len(seeds), -1, -1))
         pool = world.settings.pool
         self.kept = torch.stack([world.describe(policy, seed, 0, pool) for seed in seeds])
         self.recent = self.kept.new_zeros((len(seeds), policy.memory, self.kept.shape[-1]))

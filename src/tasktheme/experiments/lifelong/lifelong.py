@@ -18,7 +18,6 @@ from tasktheme.experiments.lifelong.run import Experiment
 from tasktheme.experiments.lifelong.settings import LifelongSettings, lifelong_learner
 from tasktheme.experiments.lifelong.world import World
 from tasktheme.experiments.tested import suitable_tasks
-from tasktheme.files import make_folder
 from tasktheme.learners.meta import MetaLearner
 from tasktheme.ptm import PTM
 from tasktheme.selection.base import Policy
@@ -71,10 +70,9 @@ def run_lifelong(
     built = {name: _built(name, model, probe) for name in dict.fromkeys(policies)}
     world = World(split, learner_settings, settings, find_device(device), model)
     folder = Path(out) / f"{learner}-{setting}"
-    make_folder(folder)
     tasks = suitable_tasks(split.test, learner_settings) if final_tasks is None else final_tasks
-    Experiment(world, learner, built, folder / "arms").run(seeds, steps, tasks, progress=progress)
-    names = np.asarray(split.test.class_names)[world.final(tasks).classes.numpy()]
+    tested = Experiment(world, learner, built, folder / "arms").run(seeds, steps, tasks, progress=progress)
+    names = np.asarray(split.test.class_names)[tested.classes.numpy()]
     return write_results(folder, [" ".join(row) for row in names], smoothing=smoothing)
 
 

@@ -58,8 +58,12 @@ class Experiment:
             "policy": dict(self.policies[policy][1]),
         }
 
-    def run(self, seeds: int, steps: int, final_tasks: int | str, *, progress: bool = True) -> list[Record]:
-        """Bring every policy with every seed to ``steps`` steps and through the last test, those at the same point together."""
+    def run(self, seeds: int, steps: int, final_tasks: int | str, *, progress: bool = True) -> ListedTasks:
+        """Bring every policy with every seed to ``steps`` steps and through the last test, those at the same point together.
+
+        Returns the tasks of that test.
+        """
+        listed = self.world.final(final_tasks)
         make_folder(self.folder)
         arms = sorted(Arm(policy, seed) for policy in self.policies for seed in range(seeds))
         records = [open_record(self.folder, arm, self.identity(arm.policy)) for arm in arms]
@@ -73,12 +77,11 @@ class Experiment:
                 until = min([*behind[1:2], steps])  # there the next ones join
                 group = [record for record in records if record.step == behind[0]]
                 _Training(self, group, until).run(advance, stopping)
-        self._test(records, final_tasks, progress=progress)
-        return records
+        self._test(records, listed, final_tasks, progress=progress)
+        return listed
 
-    def _test(self, records: Sequence[Record], tasks: int | str, *, progress: bool) -> None:
+    def _test(self, records: Sequence[Record], listed: ListedTasks, tasks: int | str, *, progress: bool) -> None:
         """The last test of each arm at its present step."""
-        listed = self.world.final(tasks)
         for record in records:
             if record.final_tasks != tasks:
                 record.final, record.final_tasks = np.zeros(0), tasks
