@@ -88,16 +88,17 @@ class World:
         return torch.cat([policy.describe(self.tasks(policy, part)) for part in numbers.split(self._tasks_at_once())])
 
     def tasks(self, policy: Policy, numbers: Int64[Tensor, " T"]) -> Tasks:
-        """Tasks with those of their points that a policy needs."""
-        return _with_points(Tasks(numbers), policy, *self.draw(numbers))
+        """Tasks with all their points, where a policy looks at any: every policy knows the same of a task."""
+        return Tasks(numbers, *self.draw(numbers)) if {"support", "query"} & set(policy.needs) else Tasks(numbers)
 
     def targets(self, policy: Policy) -> Pool | None:
         """The test tasks as a policy sees them, in transduction."""
         if self.settings.setting == "induction":
             return None
         numbers = torch.arange(len(self.test), device=self.device)
-        drawn = self.test.sampler.draw(numbers, self.learner.shots, self.learner.queries)
-        tasks = _with_points(Tasks(numbers), policy, *(self.test.points(part, self.learner.ways) for part in drawn))
+        halves = self.test.sampler.draw(numbers, self.learner.shots, self.learner.queries)
+        support, query = (self.test.points(half, self.learner.ways) for half in halves)
+        tasks = Tasks(numbers, support, query)
         if "gamma" in policy.needs:
             tasks = replace(tasks, gamma=self._infer(self.split.test, self.test.sampler, numbers))
         return policy.enter(tasks)
@@ -115,9 +116,3 @@ class World:
     def _tasks_at_once(self) -> int:
         points = self.learner.ways * (self.learner.shots + self.learner.queries)
         return max(1, _POINTS_AT_ONCE.get(self.device.type, _POINTS_AT_ONCE["cpu"]) // points)
-
-
-def _with_points(tasks: Tasks, policy: Policy, support: Points, query: Points) -> Tasks:
-    return replace(
-        tasks, support=support if "support" in policy.needs else None, query=query if "query" in policy.needs else None
-    )
