@@ -138,6 +138,19 @@ def test_listed_tasks_run(surroundings: dict[str, Any]) -> None:
     assert listed.class_names() == [["class1", "class2"], ["class0", "class0", "class3"]]
 
 
+def test_which_task_next_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    fit, draw = tt.MetaLearner.fit, tt.draw_tasks
+    monkeypatch.setattr(tt.MetaLearner, "fit", lambda self, data, tasks: fit(self, data, tasks // 1000, progress=False))
+    monkeypatch.setattr(tt, "draw_tasks", lambda data, learner, n: draw(data, learner, n // 20))
+    generator = np.random.default_rng(0)
+    x, y = generator.integers(0, 256, (160, 1, 16, 16), dtype=np.uint8), np.arange(160) // 16
+    tasks = tt.TaskSet(1.1 + generator.gamma(1.0, 5.0, size=(100, 3)), np.full(100, 20), np.ones(100, dtype=np.bool_))
+    names = {"tt": tt, "data": tt.load_dataset((x, y), split=0.1), "tasks": tasks}
+    found = [run(line, names) for line in BLOCKS[3].splitlines() if line.startswith("tt.") or exec(line, names)]
+    assert [len(selection) for selection in found] == [10, 10, 10, 10]
+    assert len({tuple(selection.indices) for selection in found}) == 4
+
+
 @pytest.mark.data
 @pytest.mark.parametrize("line", NAMED)
 def test_named_sets_run(line: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,7 @@ class Section:
         self._world, self._seeds, self._learners = world, seeds, learners
         self._targets = world.targets(policy)
         if self._targets is not None and not policy.sees_learner:  # the same for all arms, which are scored together
-            self._targets = Pool(self._targets.tasks, self._targets.kept.expand(len(seeds), -1, -1))
+            self._targets = Pool(Tasks(self._targets.tasks.numbers), self._targets.kept.expand(len(seeds), -1, -1))
         pool = world.settings.pool
         self.kept = torch.stack([world.describe(policy, seed, 0, pool) for seed in seeds])
         self.recent = self.kept.new_zeros((len(seeds), policy.memory, self.kept.shape[-1]))
