@@ -21,6 +21,7 @@ from tasktheme.experiments.lifelong.world import World
 from tasktheme.learners.base import precision
 from tasktheme.learners.build import build_learner
 from tasktheme.selection.build import POLICIES, build_policy
+from tasktheme.selection.predicted import Predicted
 from tasktheme.training import graph
 
 pytestmark = pytest.mark.gpu
@@ -31,14 +32,16 @@ def split() -> DataSplit:
     return DataSplit("small", small_images(), small_images(seed=1), small_images(seed=2))
 
 
-def lived(name: str, device: str, steps: int, setting: str = "induction", *, skip: bool = False) -> SideBySide:
+def lived(
+    name: str, device: str, steps: int, setting: str = "induction", *, skip: bool = False, waiting: bool = False
+) -> SideBySide:
     own = {} if name == "protonet" else {"inner_steps": 2, "test_steps": 2, "inner_rate": 0.1}
     settings = LifelongSettings(setting=setting, pool=6, test_tasks=3, skip=skip)  # type: ignore[arg-type]
     model = tt.PTM(settings=SMALL, device="cpu").fit(small_images(), 16, progress=False)  # the same everywhere
     learner = lifelong_learner(name, TINY | own)
     world = World(split(), learner, settings, torch.device(device), model)
     probe = build_learner("maml", TINY | {"inner_steps": 1, "test_steps": 1}, (1, 16, 16)).to(device)
-    policies = {policy: build_policy(policy, probe=probe) for policy, kind in POLICIES.items() if kind.on_device}
+    policies = {policy: build_policy(policy, probe=probe) for policy, kind in POLICIES.items() if kind.on_device or waiting}
     with precision(learner):
         together = SideBySide(world, [Arm(policy, seed) for policy in policies for seed in (0, 1)], policies, name, steps)
         for _ in range(steps):
@@ -55,14 +58,19 @@ def test_picks_and_losses_are_those_of_the_cpu(name: str) -> None:
     np.testing.assert_allclose(gpu.losses[rows].cpu(), cpu.losses[rows], rtol=5e-2, atol=5e-3)
 
 
+def _short_memory(self: Predicted) -> None:
+    self.looks, self.memory = 3, 5
+
+
 @pytest.mark.parametrize("setting", ["induction", "transduction"])
-@pytest.mark.parametrize("skip", [False, True])
-def test_a_replayed_step_is_the_step(setting: str, skip: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All that can be recorded, long past the eager calls and the memory of any policy."""
+@pytest.mark.parametrize("how", [{}, {"skip": True}, {"waiting": True}])
+def test_a_replayed_step_is_the_step(setting: str, how: dict[str, bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Past the eager calls and the memory of any policy, alone or around a pick that waits for the device."""
     monkeypatch.setattr(engine, "_USUAL", 10)
-    replayed = lived("maml", "cuda", 20, setting, skip=skip)
+    monkeypatch.setattr("tasktheme.selection.predicted.Predicted.__init__", _short_memory)
+    replayed = lived("maml", "cuda", 20, setting, **how)
     monkeypatch.setattr(graph, "_EAGER_CALLS", 1000)
-    eager = lived("maml", "cuda", 20, setting, skip=skip)
+    eager = lived("maml", "cuda", 20, setting, **how)
     rows = [row for row, arm in enumerate(eager.arms) if arm.policy in ("ptm", "random", "diverse", "task2vec")]
     assert torch.equal(replayed.picked[rows], eager.picked[rows])
     np.testing.assert_allclose(replayed.losses[rows].cpu(), eager.losses[rows].cpu(), rtol=5e-2, atol=5e-3)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from jaxtyping import Bool, Float, Int64
@@ -132,24 +133,28 @@ class SideBySide:
             self._counter.fill_(self.step)
             if self.step >= self._memory:  # from here on every step is alike
                 self._record()
-        for part in self._replay or (self._pick, self._learn):
+        for part in self._replay or (self._pick_and_learn,):
             part()
         self.step += 1
 
     def _record(self) -> None:
+        """What is called at each step from now on: on a GPU one recording, or two around picks that wait for the device."""
+        waiting = [section for section in self.sections if not section.policy.on_device]
         if self.world.device.type != "cuda":
-            self._replay = [self._pick, self._learn]
-        elif all(section.policy.on_device for section in self.sections):
+            self._replay = [self._pick_and_learn]
+        elif not waiting:
             self._replay = [CapturedStep(self._pick_and_learn)]
         else:
-            self._replay = [self._pick, CapturedStep(self._learn)]
+            others = [section for section in self.sections if section.policy.on_device]
+            self._replay = [CapturedStep(partial(self._pick, others))] if others else []
+            self._replay += [partial(self._pick, waiting), CapturedStep(self._learn)]
 
     def _pick_and_learn(self) -> None:
-        self._pick()
+        self._pick(self.sections)
         self._learn()
 
-    def _pick(self) -> None:
-        for section in self.sections:
+    def _pick(self, sections: Sequence[Section]) -> None:
+        for section in sections:
             known = min(self.step, section.policy.memory)
             self._picks[section.rows, 0] = section.pick(self.numbers[section.rows], self._counter, known)
 
