@@ -65,17 +65,14 @@ class Section:
 
     def pick(self, numbers: Int64[Tensor, "S P"], step: Int64[Tensor, ""], known: int) -> Int64[Tensor, " S"]:
         """The place in each pool of the task to learn next; ``known`` of the last picks are remembered."""
-        kept, recent, losses = (
-            self.kept,
-            self.recent[:, self.policy.memory - known :],
-            self.losses[:, self.policy.memory - known :],
-        )
+        since = self.policy.memory - known
+        recent, losses = self.recent[:, since:], self.losses[:, since:]
         if not self.policy.sees_learner:
             now = Now(step=step, recent=recent, losses=losses)
-            return self.policy.scores(Pool(Tasks(numbers), kept), self._targets, now).argmax(dim=-1)
+            return self.policy.scores(Pool(Tasks(numbers), self.kept), self._targets, now).argmax(dim=-1)
         picks = []
         for arm, learner in enumerate(self._learners):
-            pool = Pool(self._world.tasks(self.policy, numbers[arm]), kept[arm])
+            pool = Pool(self._world.tasks(self.policy, numbers[arm]), self.kept[arm])
             now = Now(step=step, learner=learner, recent=recent[arm], losses=losses[arm])
             picks.append(self.policy.scores(pool, self._targets, now).argmax(dim=-1))
         return torch.stack(picks)
@@ -94,7 +91,7 @@ class SideBySide:
     """Arms at the same step, in one program; their state changes in place, so that a GPU can replay the step.
 
     Attributes:
-        step: how many tasks each arm has learned from.
+        step: how many tasks each arm has picked.
         numbers: (A, P) the tasks in each arm's pool.
         picked, losses: (A, steps) the place in its seed's stream of each task picked, and its loss before the update.
         learned: (A, steps) whether there was an update.

@@ -26,7 +26,7 @@ class Record:
     """The history of an arm and, in ``state``, all that its future depends on.
 
     Attributes:
-        step: tasks that it has learned from.
+        step: tasks that it has picked.
         evaluated: accuracy on each fixed test task, by the step.
         validated: mean accuracy on the validation tasks, by the step.
         picked, losses, learned: (step,) place in the stream and loss of each task picked, and whether it was learned from.

@@ -67,30 +67,28 @@ class Experiment:
         make_folder(self.folder)
         arms = sorted(Arm(policy, seed) for policy in self.policies for seed in range(seeds))
         records = [open_record(self.folder, arm, self.identity(arm.policy)) for arm in arms]
-        total, done = len(records) * steps, sum(min(record.step, steps) for record in records)
-        with (
-            precision(self.world.learner),
-            stop_requests() as stopping,
-            progress_bar(f"{self.learner}, {self.world.settings.setting}", total, done=done, show=progress) as advance,
-        ):
+        with precision(self.world.learner), stop_requests() as stopping:
+            self._train(records, steps, stopping, progress=progress)
+            self._test(records, listed, final_tasks, stopping, progress=progress)
+        return listed
+
+    def _train(self, records: Sequence[Record], steps: int, stopping: Stopping, *, progress: bool) -> None:
+        title, done = f"{self.learner}, {self.world.settings.setting}", sum(min(record.step, steps) for record in records)
+        with progress_bar(title, len(records) * steps, done=done, show=progress) as advance:
             while behind := sorted({record.step for record in records if record.step < steps}):
                 until = min([*behind[1:2], steps])  # there the next ones join
                 group = [record for record in records if record.step == behind[0]]
                 _Training(self, group, until).run(advance, stopping)
-        self._test(records, listed, final_tasks, progress=progress)
-        return listed
 
-    def _test(self, records: Sequence[Record], listed: ListedTasks, tasks: int | str, *, progress: bool) -> None:
+    def _test(
+        self, records: Sequence[Record], listed: ListedTasks, tasks: int | str, stopping: Stopping, *, progress: bool
+    ) -> None:
         """The last test of each arm at its present step."""
         for record in records:
             if record.final_tasks != tasks:
                 record.final, record.final_tasks = np.zeros(0), tasks
         total, done = len(records) * len(listed), sum(len(record.final) for record in records)
-        with (
-            precision(self.world.learner),
-            stop_requests() as stopping,
-            progress_bar("final test", total, done=done, show=progress) as advance,
-        ):
+        with progress_bar("last test", total, done=done, show=progress) as advance:
             while behind := sorted({len(record.final) for record in records if len(record.final) < len(listed)}):
                 until = min([*behind[1:2], len(listed)])
                 group = [record for record in records if len(record.final) == behind[0]]
