@@ -36,7 +36,7 @@ def lifelong_figure(results: Sequence[Result]) -> Figure:
     for panel, result in zip(axes, curves, strict=False):
         _draw_curves(panel, result, look)
     if tested:
-        _draw_bars(axes[-1], tested, look)
+        _draw_bars(axes[-1], sorted(tested, key=lambda result: str(result["setting"])), look)
     handles = [
         axes[0].plot([], [], color=colour, linestyle=line, linewidth=1.6, label=_NAMES.get(policy, policy))[0]
         for policy, (colour, line) in look.items()
@@ -56,7 +56,7 @@ def _draw_curves(axes: Axes, result: Result, look: Mapping[str, tuple[str, Any]]
         axes.plot(steps, smooth.mean(axis=0), color=colour, linestyle=line, linewidth=1.6)
     seeds = max(len(policy["seeds"]) for policy in result["policies"].values())
     axes.set_xlabel(f"training tasks{' (thousands)' if unit > 1 else ''}")
-    axes.set_ylabel(f"accuracy, averaged (weight {result['smoothing']:g})")
+    axes.set_ylabel(f"accuracy, smoothed by {result['smoothing']:g}")
     axes.yaxis.set_major_formatter(_PERCENT)
     axes.yaxis.set_major_locator(MaxNLocator(5))
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
