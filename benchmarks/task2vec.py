@@ -1,23 +1,26 @@
-"""How many labels Task2Vec must draw for each data point until its embeddings repeat.
+"""How many draws for each data point Task2Vec needs until its embeddings repeat.
 
     tasktheme meta-train maml glyphs --out probe --tasks 800 --size 28 --queries 5 \
         --set filters=16 --set modules=3 --set batch_tasks=4 --set inner_rate=0.1
     python benchmarks/task2vec.py probe [--data glyphs] [--tasks 40] [--samples 1 3 10 30]
 
-The same tasks are embedded twice, with different labels. Printed: Spearman's rho over the tasks of the two L1 norms, the largest
-of which is picked, and of the two mean distances to the first ten tasks, the smallest of which is picked.
+The same tasks are embedded twice, with different draws, from their labelled points alone or from all their points. Printed:
+Spearman's rho over the tasks of the two L1 norms, the largest of which is picked, and of the two mean distances to the first ten
+tasks, the smallest of which is picked.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
+from itertools import product
 from pathlib import Path
 
 import torch
 from scipy.stats import spearmanr
 
 import tasktheme as tt
-from tasktheme.selection.task2vec import Task2Vec, distances
+from tasktheme.selection.task2vec import DRAWS, Task2Vec, distances
 
 
 def main() -> None:
@@ -31,12 +34,13 @@ def main() -> None:
     probe = tt.MetaLearner.load(arguments.probe, device="cpu")
     data = tt.load_dataset(arguments.data, size=probe.learner.point_shape[-1], progress=False).test
     tasks = tt.draw_tasks(data, probe, arguments.tasks, seed=1)
-    print("| samples | L1 norm | mean distance |\n|---|---|---|")
-    for samples in arguments.samples:
-        first, second = (Task2Vec(probe.learner, samples=samples, seed=seed).describe(tasks) for seed in (0, 1))
-        norms = spearmanr(first.sum(dim=1), second.sum(dim=1)).statistic
-        near = spearmanr(*(distances(kept[10:], kept[:10]).mean(dim=1) for kept in (first, second))).statistic
-        print(f"| {samples} | {norms:.3f} | {near:.3f} |", flush=True)
+    print("| points | by | draws | L1 norm | mean distance |\n|---|---|---|---|---|")
+    for part, points in (("labelled", dataclasses.replace(tasks, query=None)), ("all", tasks)):
+        for by, samples in product(DRAWS, arguments.samples):
+            first, second = (Task2Vec(probe.learner, samples=samples, by=by, seed=seed).describe(points) for seed in (0, 1))
+            norms = spearmanr(first.sum(dim=1), second.sum(dim=1)).statistic
+            near = spearmanr(*(distances(kept[10:], kept[:10]).mean(dim=1) for kept in (first, second))).statistic
+            print(f"| {part}, {points.points} | {by} | {samples} | {norms:.3f} | {near:.3f} |", flush=True)
 
 
 if __name__ == "__main__":

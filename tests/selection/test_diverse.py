@@ -36,6 +36,15 @@ def test_the_second_pick_is_of_the_other_kind() -> None:
     assert first == picks(PTMPolicy(), 1)[0]
 
 
+def test_a_task_like_one_of_the_last_picks_is_a_repetition_however_far_the_others_are() -> None:
+    kinds = 1.1 + 40.0 * torch.eye(4, dtype=torch.float64)[:3]
+    kinds[2, 3] += 20.0  # between the first two and the rest: nearer to neither
+    policy = Diverse(weight=5.0)
+    scores = policy.scores(pool_of(policy, kinds), None, Now(recent=kinds[:2]))
+    assert int(scores.argmax()) == 2
+    assert float(scores[2] - scores[:2].max()) > 5.0
+
+
 def test_without_weight_or_memory_it_is_the_task_model() -> None:
     gamma, targets = make_gamma(12), make_gamma(3, seed=4)
     for policy, recent in ((Diverse(weight=0.0), make_gamma(5, seed=9)), (Diverse(), None), (Diverse(), make_gamma(0))):

@@ -14,7 +14,7 @@ from tasktheme.learners import testing
 from tasktheme.learners.base import Noise, Points
 from tasktheme.learners.maml import MAML
 from tasktheme.selection.base import Now, Pool, Tasks
-from tasktheme.selection.task2vec import Task2Vec, distances, draw_labels
+from tasktheme.selection.task2vec import Task2Vec, distances, draw_labels, draw_signs
 
 
 def make_probe() -> MAML:
@@ -37,11 +37,12 @@ def test_embedding_is_that_of_a_loop_over_tasks_samples_and_points() -> None:
     log_p = PROBE.predict(PROBE.adapt(tasks.support, noise), tasks.x, noise).detach()
     labels = [draw_labels(log_p, tasks.numbers, seed=2, sample=s) for s in range(samples)]
     for task in range(3):
-        drawn = [sample[task].tolist() for sample in labels]
+        drawn = [sample[task].argmax(dim=-1).tolist() for sample in labels]
         torch.testing.assert_close(found[task], sampled_fisher(PROBE, tasks, task, drawn))
 
 
-def test_many_samples_approach_the_exact_fisher_information() -> None:
+@pytest.mark.parametrize("by", ["labels", "signs"])
+def test_many_samples_approach_the_exact_fisher_information(by: str) -> None:
     one, copies = make_tasks(1, seed=4), 500
     assert one.support is not None
     assert one.query is not None
@@ -50,7 +51,7 @@ def test_many_samples_approach_the_exact_fisher_information() -> None:
         return Points(points.x.expand(copies, *points.x.shape[1:]), points.y.expand(copies, -1), points.ways)
 
     many = Tasks(torch.arange(copies), repeat(one.support), repeat(one.query))  # the numbers differ, and so do the labels
-    found = Task2Vec(PROBE, samples=4).describe(many)
+    found = Task2Vec(PROBE, samples=4, by=by).describe(many)
     error = found.std(dim=0) / copies**0.5
     assert bool(((found.mean(dim=0) - exact_fisher(PROBE, one, 0)).abs() <= 4.5 * error).all())
     norms = found.sum(dim=1)
@@ -60,15 +61,27 @@ def test_many_samples_approach_the_exact_fisher_information() -> None:
 def test_labels_follow_the_predictions() -> None:
     log_p = torch.tensor([0.7, 0.0, 0.25, 0.05]).log().expand(400, 25, 4)
     drawn = draw_labels(log_p, torch.arange(400), seed=0, sample=0)
-    share = torch.bincount(drawn.flatten(), minlength=4) / drawn.numel()
+    assert torch.equal(drawn.sum(dim=-1), torch.ones(400, 25))
+    share = drawn.mean(dim=(0, 1))
     torch.testing.assert_close(share, log_p[0, 0].exp(), atol=0.02, rtol=0.0)
     assert share[1] == 0.0
     assert not torch.equal(drawn, draw_labels(log_p, torch.arange(400), seed=0, sample=1))
     assert not torch.equal(drawn, draw_labels(log_p, torch.arange(400), seed=1, sample=0))
 
 
-def test_batched_is_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    policy, tasks = Task2Vec(PROBE, samples=2), make_tasks(4)
+def test_signs_are_fair_and_independent() -> None:
+    log_p = torch.tensor([0.7, 0.25, 0.05]).log().expand(400, 25, 3)
+    signs = draw_signs(log_p, torch.arange(400), seed=0, sample=0) / (log_p / 2.0).exp()
+    torch.testing.assert_close(signs.abs(), torch.ones(400, 25, 3))
+    flat = signs.view(400, 75)
+    products = flat.T @ flat / 400.0 - torch.eye(75)
+    assert float(products.abs().max()) < 0.25  # five deviations
+    assert float(signs.mean().abs()) < 0.03
+
+
+@pytest.mark.parametrize("by", ["labels", "signs"])
+def test_batched_is_one_at_a_time(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    policy, tasks = Task2Vec(PROBE, samples=2, by=by), make_tasks(4)
     together = policy.describe(tasks)
     torch.testing.assert_close(together, torch.cat([policy.describe(tasks[i : i + 1]) for i in range(4)]))
     monkeypatch.setitem(testing._NUMBERS_AT_ONCE, "cpu", 1)
@@ -111,3 +124,5 @@ def test_the_probe_is_a_maml() -> None:
         Task2Vec(make_learner("protonet"))
     with pytest.raises(SettingsError, match="at least 1, got 0"):
         Task2Vec(PROBE, samples=0)
+    with pytest.raises(SettingsError, match="labels, signs, got 'guess'"):
+        Task2Vec(PROBE, by="guess")

@@ -1,7 +1,8 @@
 """Selection by Task2Vec (Achille et al., 2019), with a probe network trained by MAML, as the paper makes it fit few shots.
 
-The probe adapts to a task's labelled points; the embedding is the diagonal of its Fisher information on all the task's points,
-averaged over each filter: of the convolutions and of the norms' scales, without the head, as in the authors' code.
+The probe adapts to a task's labelled points; the embedding is the diagonal of its Fisher information on all points that the task
+comes with (queries need not be there), averaged over each filter: of the convolutions and of the norms' scales, without the
+head, as in the authors' code.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from tasktheme.learners.maml import MAML
 from tasktheme.learners.testing import tasks_at_once
 from tasktheme.selection.base import Now, Policy, Pool, Tasks, labelled, place
 
-_STREAM = 3100  # of the random labels, and the streams after it for further samples
+DRAWS = ("labels", "signs")
+
+_STREAM = 3100  # of the draws, and the streams after it for further samples
 _NUMBERS_AT_ONCE = 1 << 24  # of the (T, targets, d) array of element-wise normalised embeddings
 
 
@@ -26,26 +29,30 @@ class Task2Vec(Policy):
 
     Args:
         probe: a trained MAML.
-        samples: labels drawn for each data point.
-        seed: of these labels.
+        samples: draws for each data point.
+        by: what is drawn: "labels" as Task2Vec does, or "signs" for all labels at once, which varies less.
+        seed: of the draws.
     """
 
     name = "task2vec"
     needs = ("support",)
 
-    def __init__(self, probe: Learner, *, samples: int = 10, seed: int = 0) -> None:
+    def __init__(self, probe: Learner, *, samples: int = 10, by: str = "labels", seed: int = 0) -> None:
         if not isinstance(probe, MAML):
             raise SettingsError(f"Task2Vec's probe is a network trained by maml, got {probe.name!r}")
         if samples < 1:
-            raise SettingsError(f"samples, the labels drawn for each data point, must be at least 1, got {samples}")
-        self.probe, self.samples, self.seed = probe, samples, seed
+            raise SettingsError(f"samples, the draws for each data point, must be at least 1, got {samples}")
+        if by not in DRAWS:
+            raise SettingsError(f"by, what is drawn, must be one of {', '.join(DRAWS)}, got {by!r}")
+        self.probe, self.samples, self.by, self.seed = probe, samples, by, seed
 
     def describe(self, tasks: Tasks) -> Float[Tensor, "T d"]:
         """The embeddings."""
         size = tasks_at_once(self.probe, tasks.points, tasks.numbers.device)
         blocks = (tasks[first : first + size] for first in range(0, len(tasks), size))
         with precision(self.probe.settings):
-            return torch.cat([fisher_embedding(self.probe, block, samples=self.samples, seed=self.seed) for block in blocks])
+            found = [fisher_embedding(self.probe, block, samples=self.samples, by=self.by, seed=self.seed) for block in blocks]
+        return torch.cat(found)
 
     def scores(self, pool: Pool, targets: Pool | None, now: Now) -> Float[Tensor, "*A T"]:
         """L1 norms, or minus the mean distances."""
@@ -65,11 +72,12 @@ class Task2Vec(Policy):
         return f"{mean}; target {near} is nearest ({float(apart[near]):.3f})"
 
 
-def fisher_embedding(probe: MAML, tasks: Tasks, *, samples: int, seed: int) -> Float[Tensor, "T d"]:
+def fisher_embedding(probe: MAML, tasks: Tasks, *, samples: int, by: str, seed: int) -> Float[Tensor, "T d"]:
     """The mean over a task's points of E[(d ln p(y | x) / dw)^2], y drawn as the adapted probe predicts it, of each filter.
 
     One gradient of the sum over the points serves for all of them: given x, labels are drawn independently and each point's
-    gradient has the expectation 0, so the products between points vanish from the expected square.
+    gradient has the expectation 0, so the products between points vanish from the expected square. By signs, the sum is over
+    all labels too, each with the factor +-sqrt(p(y | x)): the products between any two vanish, and no rare label is left out.
     """
     x = tasks.x
     weights = probe.adapt(labelled(tasks), Noise(seed, tasks.numbers))
@@ -78,20 +86,28 @@ def fisher_embedding(probe: MAML, tasks: Tasks, *, samples: int, seed: int) -> F
         log_p = probe.predict(weights, x, Noise(seed, tasks.numbers))
         squares = [torch.zeros_like(value) for value in filters]
         for sample in range(samples):
-            y = draw_labels(log_p.detach(), tasks.numbers, seed=seed, sample=sample)
-            total = log_p.gather(-1, y.unsqueeze(-1)).sum()
+            draw = draw_labels if by == "labels" else draw_signs
+            total = (draw(log_p.detach(), tasks.numbers, seed=seed, sample=sample) * log_p).sum()
             gradients = torch.autograd.grad(total, filters, retain_graph=sample + 1 < samples)
             squares = [square + gradient.square() for square, gradient in zip(squares, gradients, strict=True)]
     each = [square.flatten(2).mean(dim=-1) if square.ndim > 2 else square for square in squares]
     return torch.cat(each, dim=1) / (samples * x.shape[1])
 
 
-def draw_labels(log_p: Float[Tensor, "T N C"], numbers: Int64[Tensor, " T"], *, seed: int, sample: int) -> Int64[Tensor, "T N"]:
-    """A label for each point by its predicted probabilities; it depends on the seed, the task's number and the point alone."""
+def draw_labels(log_p: Float[Tensor, "T N C"], numbers: Int64[Tensor, " T"], *, seed: int, sample: int) -> Float[Tensor, "T N C"]:
+    """1 at a label of each point, drawn by the prediction; it depends on the seed, the task's number and the point alone."""
     places = torch.arange(log_p.shape[1], device=log_p.device)
     uniform = random_bits(seed, _STREAM + sample, numbers.unsqueeze(-1), places).double() * 2.0**-63
     below = log_p.double().exp().cumsum(dim=-1) <= uniform.unsqueeze(-1)
-    return below.sum(dim=-1).clamp_max(log_p.shape[-1] - 1)  # rounding can leave the last sum below 1
+    y = below.sum(dim=-1).clamp_max(log_p.shape[-1] - 1)  # rounding can leave the last sum below 1
+    return torch.nn.functional.one_hot(y, log_p.shape[-1]).to(log_p)
+
+
+def draw_signs(log_p: Float[Tensor, "T N C"], numbers: Int64[Tensor, " T"], *, seed: int, sample: int) -> Float[Tensor, "T N C"]:
+    """Plus or minus the root of each label's probability."""
+    places = torch.arange(log_p.shape[1:].numel(), device=log_p.device).view(log_p.shape[1:])
+    sign = 2 * (random_bits(seed, _STREAM + sample, numbers[:, None, None], places) & 1) - 1
+    return (log_p / 2.0).exp() * sign
 
 
 def distances(first: Float[Tensor, "*A T d"], second: Float[Tensor, "*A S d"]) -> Float[Tensor, "*A T S"]:
