@@ -79,7 +79,7 @@ def run_lifelong(
 def _built(name: str, model: PTM | None, probe: MetaLearner | None) -> tuple[Policy, dict[str, Any]]:
     """A policy, and what tells it from others of its name."""
     policy = build_policy(name, probe=None if probe is None else probe.learner)
-    about: dict[str, Any] = {key: value for key, value in vars(policy).items() if isinstance(value, int | float)}
+    about: dict[str, Any] = {key: value for key, value in vars(policy).items() if isinstance(value, int | float | str)}
     if "gamma" in policy.needs:
         if model is None:
             raise DataError(f"the policy {name!r} needs a task model: give a model, such as `tasktheme fit` makes")
