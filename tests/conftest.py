@@ -29,6 +29,7 @@ _WITH_SHAPES = [
         "data.random",
         "evaluation.rivals",
         "evaluation.prototypes",
+        "experiments.lifelong",
     )
 ]
 _CHECKER = "beartype.beartype" if find_spec("beartype") else None  # a GPU machine may lack it: shapes are then not checked

@@ -13,7 +13,8 @@ import typer
 
 from tasktheme import __version__
 from tasktheme.errors import DataError, Interrupted, OutputError, TaskThemeError, TrainingError
-from tasktheme.learner_commands import experiment, meta_test, meta_train
+from tasktheme.learner_commands import ExperimentName, experiment, meta_test, meta_train
+from tasktheme.lifelong_commands import lifelong
 from tasktheme.model_commands import embed, evaluate, explore
 from tasktheme.options import (
     INTERRUPTED,
@@ -165,7 +166,11 @@ for _command in (embed, distances, nearest, novelty, summary, select, evaluate, 
     app.command()(_command)
 app.command("meta-train")(meta_train)
 app.command("meta-test")(meta_test)
-app.command()(experiment)
+experiments = typer.Typer(no_args_is_help=True, help="Reproduce a figure of the paper, or its lifelong learning.")
+for _figure in ExperimentName:
+    experiments.command(_figure.value)(experiment)
+experiments.command()(lifelong)
+app.add_typer(experiments, name="experiment")
 app.add_typer(plot_app, name="plot")
 
 

@@ -51,7 +51,7 @@ class LearnerName(StrEnum):
 
 
 class ExperimentName(StrEnum):
-    """Figures of the paper."""
+    """Figures of the paper that one function makes."""
 
     entropy_accuracy = "entropy-accuracy"
     distance_accuracy = "distance-accuracy"
@@ -169,7 +169,7 @@ def meta_test(
 
 
 def experiment(
-    name: Annotated[ExperimentName, typer.Argument(help="Which figure.", metavar="NAME", show_default=False)],
+    context: typer.Context,
     data: Data,
     out: Annotated[Path, typer.Option(help="Folder for the numbers (.json) and the picture (.png).")] = Path("experiments"),
     learner: Annotated[Path | None, typer.Option(help="A folder that meta-train wrote; trained into OUT if left out.")] = None,
@@ -205,6 +205,7 @@ def experiment(
     from tasktheme.files import write_file
     from tasktheme.report.learner_plots import accuracy_histogram, correlation_diagram
 
+    name = ExperimentName(context.info_name or "")  # one function, a command for each figure
     numbers, picture = (out / f"{name.value}.{ending}" for ending in ("json", "png"))
     wanted = None if tasks is None else _count(tasks)
     try:

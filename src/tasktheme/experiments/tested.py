@@ -13,6 +13,7 @@ from torch import Tensor
 from tasktheme.data.dataset import Dataset
 from tasktheme.data.episodes import Episodes
 from tasktheme.learners.meta import MetaLearner
+from tasktheme.learners.settings import LearnerSettings
 from tasktheme.learners.testing import Accuracies, listed_classes, listed_episodes
 
 PAPER_TASKS = 100  # in the paper's correlation diagrams
@@ -44,12 +45,13 @@ def run_test(
     learner: MetaLearner, dataset: Dataset, tasks: int | str | None = None, *, seed: int = 1, progress: bool = False
 ) -> Tested:
     """Test on "all" tasks, a number of random ones or, by default, all where they are not too many, else 10,000."""
-    wanted = _suitable(dataset, learner) if tasks is None else tasks
+    wanted = suitable_tasks(dataset, learner.settings) if tasks is None else tasks
     accuracies = learner.test(dataset, wanted, seed=seed, progress=progress)
     return Tested(dataset, learner, listed_classes(dataset, learner.settings, wanted, seed=seed), accuracies, seed)
 
 
-def _suitable(dataset: Dataset, learner: MetaLearner) -> int | str:
-    sizes = np.bincount(dataset.class_group) if learner.settings.within_group else np.array([len(dataset.class_names)])
-    count = sum(math.comb(int(size), learner.settings.ways) for size in sizes)
+def suitable_tasks(dataset: Dataset, settings: LearnerSettings) -> int | str:
+    """Which test tasks to take where nobody says: "all" where they are not too many, else 10,000."""
+    sizes = np.bincount(dataset.class_group) if settings.within_group else np.array([len(dataset.class_names)])
+    count = sum(math.comb(int(size), settings.ways) for size in sizes)
     return "all" if count <= _MOST_TASKS else _OTHERWISE

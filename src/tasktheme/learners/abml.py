@@ -145,5 +145,5 @@ class ABML(Learner):
         return log_softmax(self.network.logits(found.draw(noise, samples), repeated)).unflatten(0, (len(x), samples))
 
     def _prior(self, tasks: int, *, training: bool) -> Gaussians:
-        parts = (for_each_task(dict(part), tasks, training=training) for part in (self.mean, self.log_scale))
+        parts = (for_each_task(dict(part), tasks, training=training, arms=self.arms) for part in (self.mean, self.log_scale))
         return Gaussians(*parts)

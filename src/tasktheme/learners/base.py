@@ -58,6 +58,7 @@ class Learner(nn.Module, ABC):
     name: ClassVar[str]
     Settings: ClassVar[type[LearnerSettings]]
     compilable: ClassVar[bool] = False  # torch.compile cannot differentiate twice, as an inner loop asks
+    arms: int | None = None  # where parameters have a leading axis: so many learners side by side (arms.py)
 
     def __init__(self, settings: LearnerSettings, point_shape: tuple[int, ...]) -> None:
         super().__init__()
@@ -107,10 +108,17 @@ def gradients(loss: Float[Tensor, ""], weights: Weights, *, differentiable: bool
     return dict(zip(weights, found, strict=True))
 
 
-def for_each_task(weights: Weights, tasks: int, *, training: bool) -> dict[str, Tensor]:
-    """Weights with a leading axis of tasks, all alike; in training they stay a function of the given ones."""
-    expanded = {name: value.expand(tasks, *value.shape) for name, value in weights.items()}
-    return expanded if training else detached(expanded)
+def for_each_task(weights: Weights, tasks: int, *, training: bool, arms: int | None = None) -> dict[str, Tensor]:
+    """Weights with a leading axis of tasks, all alike; in training they stay a function of the given ones.
+
+    Of ``arms`` weights, the tasks take turns in equal blocks: the first so many have those of the first arm.
+    """
+    if arms is None:
+        each = {name: value.expand(tasks, *value.shape) for name, value in weights.items()}
+    else:
+        block = tasks // arms
+        each = {name: value.unsqueeze(1).expand(-1, block, *value.shape[1:]).flatten(0, 1) for name, value in weights.items()}
+    return each if training else detached(each)
 
 
 def detached(weights: Weights) -> dict[str, Tensor]:

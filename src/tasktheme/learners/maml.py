@@ -9,12 +9,14 @@ annealed step size, no rotations, and the norm's scale and shift adapt too.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from tasktheme.learners.base import Learner, Noise, Points, detached, for_each_task, gradients, log_softmax, task_loss
+from tasktheme.learners.network import Weights
 from tasktheme.learners.settings import LearnerSettings
 
 
@@ -57,11 +59,12 @@ class MAML(Learner):
         """Each task's own weights, after the inner steps."""
         second_order = training and not self.settings.first_order
         with torch.enable_grad():
-            weights = for_each_task(dict(self.weights), len(support.x), training=training)
+            for_each = partial(for_each_task, tasks=len(support.x), training=training, arms=self.arms)
+            weights, rates = for_each(dict(self.weights)), for_each(dict(self.rates))
             for _ in range(self.settings.inner_steps if training else self.settings.test_steps):
                 loss = task_loss(log_softmax(self.network.logits(weights, support.x)), support.y).sum()
                 slopes = gradients(loss, weights, differentiable=second_order)
-                weights = {name: value - self._rate(name) * slopes[name] for name, value in weights.items()}
+                weights = {name: value - self._rate(rates, value, name) * slopes[name] for name, value in weights.items()}
                 if not training:
                     weights = detached(weights)
         return weights
@@ -72,5 +75,7 @@ class MAML(Learner):
         """What each task's own network says."""
         return log_softmax(self.network.logits(adapted, x))
 
-    def _rate(self, name: str) -> Tensor | float:
-        return self.rates[name] if self.settings.learn_rates else self.settings.inner_rate
+    def _rate(self, rates: Weights, value: Tensor, name: str) -> Tensor | float:
+        if not self.settings.learn_rates:
+            return self.settings.inner_rate
+        return rates[name].view(-1, *(1 for _ in value.shape[1:]))

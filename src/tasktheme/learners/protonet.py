@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
-from tasktheme.learners.base import Learner, Noise, Points, log_softmax
+from tasktheme.learners.base import Learner, Noise, Points, for_each_task, log_softmax
 from tasktheme.learners.network import Network
 from tasktheme.learners.settings import LearnerSettings
 
@@ -60,7 +60,10 @@ class ProtoNet(Learner):
 
     def predict(self, adapted: Points, x: Float[Tensor, "T N channels height width"], noise: Noise) -> Float[Tensor, "T N C"]:
         """A softmax over the negative squared distances to the prototypes."""
-        embedded = self.network.features(dict(self.weights), torch.cat([adapted.x, x], dim=1))
+        weights = dict(self.weights)
+        if self.arms is not None:
+            weights = for_each_task(weights, len(x), training=True, arms=self.arms)
+        embedded = self.network.features(weights, torch.cat([adapted.x, x], dim=1))
         support, query = embedded.split([adapted.x.shape[1], x.shape[1]], dim=1)
         return log_softmax(-squared_distances(query, prototypes(support, adapted.y, adapted.ways)))
 

@@ -13,16 +13,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
-from jaxtyping import Int64
+from jaxtyping import Float, Int64
 from torch import Tensor
 
 from tasktheme.data.dataset import Dataset
 from tasktheme.data.episodes import Episodes, EpisodeSampler
 from tasktheme.errors import DataError, ModelFileError, OutputError
-from tasktheme.learners.base import Learner, Noise, precision, task_accuracy
+from tasktheme.learners.base import Learner, Noise, Points, precision, task_accuracy
 from tasktheme.learners.settings import LearnerSettings
 from tasktheme.learners.tasks import PointSource, all_classes, listed_sampler, make_sampler
-from tasktheme.progress import progress_bar
+from tasktheme.progress import Advance, progress_bar
 
 _FORMAT = 1
 _NUMBERS_AT_ONCE = {"cpu": 1 << 25, "cuda": 1 << 31}  # in the first feature maps of the tasks that are tested together
@@ -49,22 +49,53 @@ def task_accuracies(
     learner: Learner, dataset: Dataset, classes: Int64[Tensor, "T W"], *, seed: int, progress: bool = False
 ) -> Floats:
     """(T,) the accuracy on each listed task's queries; it does not depend on which tasks are tested together."""
-    settings = learner.settings
-    if dataset.point_shape != learner.point_shape:
-        raise DataError(f"this learner takes images of shape {learner.point_shape}, got {dataset.point_shape}")
-    device = next(learner.parameters()).device
-    points, sampler = PointSource(dataset, device), listed_sampler(dataset, settings, classes, device, seed=seed)
-    size = tasks_at_once(learner, settings.ways * (settings.shots + settings.queries), device)
-    found = []
-    with precision(settings), torch.no_grad(), progress_bar("meta-testing", len(classes), show=progress) as advance:
-        for first in range(0, len(classes), size):
-            numbers = torch.arange(first, min(first + size, len(classes)), device=device)
-            support, query = (points(part, settings.ways) for part in sampler.draw(numbers, settings.shots, settings.queries))
-            noise = Noise(seed, numbers)
-            log_p = learner.predict(learner.adapt(support, noise), query.x, noise)
-            found.append(task_accuracy(log_p, query.y))
-            advance(len(numbers), "")
-    return torch.cat(found).double().cpu().numpy()
+    tasks = ListedTasks(dataset, learner.settings, classes, next(learner.parameters()).device, seed=seed)
+    with progress_bar("meta-testing", len(classes), show=progress) as advance:
+        return tasks.accuracies(learner, advance=advance).double().cpu().numpy()
+
+
+class ListedTasks:
+    """Tasks to test on, now or again and again: their classes are listed, their images stay on the device."""
+
+    def __init__(
+        self, dataset: Dataset, settings: LearnerSettings, classes: Int64[Tensor, "T W"], device: torch.device, *, seed: int
+    ) -> None:
+        self.dataset, self.classes = dataset, classes
+        self._settings, self._device, self._seed = settings, device, seed
+        self.points = PointSource(dataset, device)
+        self.sampler = listed_sampler(dataset, settings, classes, device, seed=seed)
+
+    def __len__(self) -> int:
+        return len(self.classes)
+
+    def accuracies(
+        self, learner: Learner, first: int = 0, last: int | None = None, *, advance: Advance | None = None
+    ) -> Float[Tensor, "*A T"]:
+        """The share of each task's queries that are predicted right, of the tasks from ``first`` to before ``last``.
+
+        Of a learner with arms, every arm is tested on every task.
+        """
+        settings, arms = self._settings, learner.arms or 1
+        if self.dataset.point_shape != learner.point_shape:
+            raise DataError(f"this learner takes images of shape {learner.point_shape}, got {self.dataset.point_shape}")
+        size = max(1, tasks_at_once(learner, settings.ways * (settings.shots + settings.queries), self._device) // arms)
+        found = []
+        with precision(settings), torch.no_grad():
+            for numbers in torch.arange(first, len(self) if last is None else last, device=self._device).split(size):
+                drawn = self.sampler.draw(numbers, settings.shots, settings.queries)
+                support, query = (_for_each_arm(self.points(part, settings.ways), arms) for part in drawn)
+                noise = Noise(self._seed, numbers.repeat(arms))
+                log_p = learner.predict(learner.adapt(support, noise), query.x, noise)
+                found.append(task_accuracy(log_p, query.y).unflatten(0, (arms, -1)))
+                if advance is not None:
+                    advance(len(numbers), "")
+        whole = torch.cat(found, dim=1)
+        return whole[0] if learner.arms is None else whole
+
+
+def _for_each_arm(points: Points, arms: int) -> Points:
+    """The same tasks once for each arm."""
+    return Points(points.x.repeat(arms, 1, 1, 1, 1), points.y.repeat(arms, 1), points.ways) if arms > 1 else points
 
 
 def tasks_at_once(learner: Learner, points: int, device: torch.device) -> int:

@@ -28,7 +28,7 @@ def write_pictures(folder: str | Path, *, model: PTM, tasks: TaskSet, data: Data
     written = []
     for name, figure in _pictures(model, tasks, data):
         file = target / f"{name}.png"
-        write_file(file, _png(figure))
+        write_file(file, png_bytes(figure))
         written.append(file)
     return written
 
@@ -46,7 +46,8 @@ def _pictures(model: PTM, tasks: TaskSet, data: Dataset) -> Iterator[tuple[str, 
         yield "training", plots.training_curves(model.history)
 
 
-def _png(figure: Figure) -> bytes:
+def png_bytes(figure: Figure) -> bytes:
+    """A figure as the content of a PNG file."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=_DPI, facecolor="white", metadata={"Software": None})
     return buffer.getvalue()

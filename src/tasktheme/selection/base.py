@@ -91,14 +91,14 @@ class Now:
 
     Attributes:
         seed: of the policy's random numbers, with the step.
-        step: how many picks came before.
+        step: how many picks came before; on a device that replays a recorded step, a tensor there.
         learner: the current meta-learner, for policies that see it.
         recent: what the policy kept of the last picks, up to ``Policy.memory`` of them, the latest last.
         losses: the learner's loss on each of these, before it learned from it.
     """
 
     seed: int = 0
-    step: int = 0
+    step: int | Int64[Tensor, ""] = 0
     learner: Learner | None = None
     recent: Float[Tensor, "*A R d"] | None = None
     losses: Float[Tensor, "*A R"] | None = None
@@ -114,6 +114,7 @@ class Policy(ABC):
     needs: ClassVar[tuple[str, ...]] = ()  # of support, query and gamma
     sees_learner: ClassVar[bool] = False
     greedy: ClassVar[bool] = False  # several picks depend on each other, one after another; else the best scores are picked
+    on_device: ClassVar[bool] = True  # scoring never waits for the device, so that a GPU can record it
     memory: int = 0  # how many of the last picks it asks for
 
     def enter(self, tasks: Tasks) -> Pool:

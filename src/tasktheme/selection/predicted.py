@@ -35,6 +35,7 @@ class Predicted(PTMPolicy):
     name = "predicted"
     needs = ("gamma", "support", "query")
     sees_learner = True
+    on_device = False  # the regression is the host's
 
     def __init__(self, *, looks: int = 10, memory: int = 200) -> None:
         if looks < 1 or memory < 0:

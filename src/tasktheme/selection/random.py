@@ -19,7 +19,7 @@ class Random(Policy):
 
     def scores(self, pool: Pool, targets: Pool | None, now: Now) -> Float[Tensor, "*A T"]:
         """Uniform numbers in [0, 1)."""
-        step = torch.tensor(now.step, device=pool.kept.device)
+        step = torch.as_tensor(now.step, device=pool.kept.device)
         return random_bits(now.seed, _STREAM, step, pool.tasks.numbers).double() * 2.0**-63
 
     def reason(self, pool: Pool, targets: Pool | None, now: Now, scores: Float[Tensor, " T"], row: int) -> str:

@@ -1,0 +1,187 @@
+"""Arms side by side: policies and seeds that are at the same step, all in one program.
+
+Nothing in a step waits for the device: the pools are numbers of tasks and what the policies keep of them, the images stay
+where they are, and on a GPU the whole step of all arms is one CUDA graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor
+
+from tasktheme.experiments.lifelong.world import World
+from tasktheme.learners.arms import ArmsOptimiser, arm_of, stack_arms
+from tasktheme.learners.base import Learner, Noise
+from tasktheme.learners.build import build_learner
+from tasktheme.selection.base import Now, Policy, Pool, Tasks
+from tasktheme.selection.worth import worth_learning
+from tasktheme.training.graph import CapturedStep
+
+_AHEAD = {"cpu": 50, "cuda": 2_000}  # fresh tasks of a seed that are described at once
+_USUAL = 100  # last losses that tell whether one is unusually low
+
+
+@dataclass(frozen=True, order=True)
+class Arm:
+    """One run of the experiment."""
+
+    policy: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.policy}-{self.seed}"
+
+
+class Section:
+    """The arms of one policy: what it keeps of the tasks in their pools, and of those that come next."""
+
+    def __init__(self, policy: Policy, world: World, seeds: Sequence[int], rows: slice, learners: Sequence[Learner]) -> None:
+        self.policy, self.rows = policy, rows
+        self._world, self._seeds, self._learners = world, seeds, learners
+        self._targets = world.targets(policy)
+        if self._targets is not None and not policy.sees_learner:  # the same for all arms, which are scored together
+            self._targets = Pool(Tasks(self._targets.tasks.numbers), self._targets.kept.expand(len(seeds), -1, -1))
+        pool = world.settings.pool
+        self.kept = torch.stack([world.describe(policy, seed, 0, pool) for seed in seeds])
+        self.recent = self.kept.new_zeros((len(seeds), policy.memory, self.kept.shape[-1]))
+        self.losses = torch.zeros((len(seeds), policy.memory), device=world.device)
+        self._ahead = _AHEAD.get(world.device.type, _AHEAD["cpu"])
+        self._fresh = self.kept.new_zeros((len(seeds), self._ahead, self.kept.shape[-1]))
+        self._described: int | None = None  # which batch of fresh tasks that is
+
+    def look_ahead(self, step: int) -> None:
+        """Have the fresh task of this step described, with those after it."""
+        batch = step // self._ahead
+        if self._described != batch and self.kept.shape[-1]:
+            first = self._world.settings.pool + batch * self._ahead
+            for row, seed in zip(self._fresh, self._seeds, strict=True):
+                row.copy_(self._world.describe(self.policy, seed, first, self._ahead))
+            self._described = batch
+
+    def pick(self, numbers: Int64[Tensor, "S P"], step: Int64[Tensor, ""], known: int) -> Int64[Tensor, " S"]:
+        """The place in each pool of the task to learn next; ``known`` of the last picks are remembered."""
+        since = self.policy.memory - known
+        recent, losses = self.recent[:, since:], self.losses[:, since:]
+        if not self.policy.sees_learner:
+            now = Now(step=step, recent=recent, losses=losses)
+            return self.policy.scores(Pool(Tasks(numbers), self.kept), self._targets, now).argmax(dim=-1)
+        picks = []
+        for arm, learner in enumerate(self._learners):
+            pool = Pool(self._world.tasks(self.policy, numbers[arm]), self.kept[arm])
+            now = Now(step=step, learner=learner, recent=recent[arm], losses=losses[arm])
+            picks.append(self.policy.scores(pool, self._targets, now).argmax(dim=-1))
+        return torch.stack(picks)
+
+    def exchange(self, places: Int64[Tensor, "S 1"], losses: Float[Tensor, " S"], step: Int64[Tensor, ""]) -> None:
+        """Remember what was picked, and keep what there is of the fresh task in its place."""
+        place = places.unsqueeze(-1).expand(-1, 1, self.kept.shape[-1])
+        if self.policy.memory:
+            self.recent.copy_(torch.cat([self.recent[:, 1:], self.kept.gather(1, place)], dim=1))
+            self.losses.copy_(torch.cat([self.losses[:, 1:], losses.unsqueeze(1)], dim=1))
+        fresh = self._fresh.index_select(1, (step % self._ahead).view(1))
+        self.kept.scatter_(1, place, fresh)
+
+
+class SideBySide:
+    """Arms at the same step, in one program; their state changes in place, so that a GPU can replay the step.
+
+    Attributes:
+        step: how many tasks each arm has picked.
+        numbers: (A, P) the tasks in each arm's pool.
+        picked, losses: (A, steps) the place in its seed's stream of each task picked, and its loss before the update.
+        learned: (A, steps) whether there was an update.
+        active: (A,) False for an arm that has stopped learning.
+    """
+
+    def __init__(self, world: World, arms: Sequence[Arm], policies: dict[str, Policy], name: str, steps: int) -> None:
+        self.world, self.arms, self.step = world, sorted(arms), 0
+        device = world.device
+        self.learner = new_learners(world, self.arms, name)
+        self.optimiser = ArmsOptimiser(self.learner)
+        pool = world.settings.pool
+        self.numbers = torch.stack([world.numbers(arm.seed, 0, pool) for arm in self.arms])
+        self._next = torch.stack([world.numbers(arm.seed, pool, 1) for arm in self.arms])  # the fresh task of step 0
+        self.picked = torch.zeros((len(self.arms), steps), dtype=torch.int32, device=device)
+        self.losses = torch.zeros((len(self.arms), steps), device=device)
+        self.learned = torch.zeros((len(self.arms), steps), dtype=torch.bool, device=device)
+        self.active = torch.ones(len(self.arms), dtype=torch.bool, device=device)
+        self.sections = []
+        for policy in dict.fromkeys(arm.policy for arm in self.arms):
+            places = [i for i, arm in enumerate(self.arms) if arm.policy == policy]
+            own = [arm_of(self.learner, i) for i in places] if policies[policy].sees_learner else []
+            seeds = [self.arms[i].seed for i in places]
+            self.sections.append(Section(policies[policy], world, seeds, slice(places[0], places[-1] + 1), own))
+        self._usual = torch.arange(-_USUAL, 0, device=device)  # the last losses, from the present step
+        self._memory = max([section.policy.memory for section in self.sections] + [_USUAL] * world.settings.skip)
+        self._counter = torch.zeros((), dtype=torch.int64, device=device)  # the step, where the device sees it
+        self._picks = torch.zeros((len(self.arms), 1), dtype=torch.int64, device=device)
+        self._replay: list[Callable[[], None]] = []
+
+    def train_step(self) -> None:
+        """Pick, learn, discard, add; on a GPU, after the first few steps, the replay of recorded ones."""
+        for section in self.sections:
+            section.look_ahead(self.step)
+        if not self._replay:
+            self._counter.fill_(self.step)
+            if self.step >= self._memory:  # from here on every step is alike
+                self._record()
+        for part in self._replay or (self._pick_and_learn,):
+            part()
+        self.step += 1
+
+    def _record(self) -> None:
+        """What is called at each step from now on: on a GPU one recording, or two around picks that wait for the device."""
+        waiting = [section for section in self.sections if not section.policy.on_device]
+        if self.world.device.type != "cuda":
+            self._replay = [self._pick_and_learn]
+        elif not waiting:
+            self._replay = [CapturedStep(self._pick_and_learn)]
+        else:
+            others = [section for section in self.sections if section.policy.on_device]
+            self._replay = [CapturedStep(partial(self._pick, others))] if others else []
+            self._replay += [partial(self._pick, waiting), CapturedStep(self._learn)]
+
+    def _pick_and_learn(self) -> None:
+        self._pick(self.sections)
+        self._learn()
+
+    def _pick(self, sections: Sequence[Section]) -> None:
+        for section in sections:
+            known = min(self.step, section.policy.memory)
+            self._picks[section.rows, 0] = section.pick(self.numbers[section.rows], self._counter, known)
+
+    def _learn(self) -> None:
+        step, places = self._counter, self._picks
+        chosen = self.numbers.gather(1, places)
+        support, query = self.world.draw(chosen.squeeze(1))
+        losses, _ = self.learner.meta_loss(support, query, Noise(0, chosen.squeeze(1)))
+        found = losses.detach()
+        learning = self._learning(found)
+        self.optimiser.step(losses, learning)
+        for section in self.sections:
+            section.exchange(places[section.rows], found[section.rows], step)
+        at = step.expand(len(places), 1)
+        self.picked.scatter_(1, at, self.world.place_in_stream(chosen).int())
+        self.losses.scatter_(1, at, found.unsqueeze(1))
+        self.learned.scatter_(1, at, (torch.ones_like(found, dtype=torch.bool) if learning is None else learning).unsqueeze(1))
+        self.numbers.scatter_(1, places, self._next + step)
+        self._counter += 1
+
+    def _learning(self, losses: Float[Tensor, " A"]) -> Bool[Tensor, " A"] | None:
+        """Which arms learn from their pick; None where all always do."""
+        settings = self.world.settings
+        if not settings.skip:
+            return self.active if self.world.learner.patience else None
+        last = self._usual[max(0, _USUAL - self.step) :] + self._counter
+        return self.active & worth_learning(losses, self.losses.index_select(1, last), margin=settings.skip_margin)
+
+
+def new_learners(world: World, arms: Sequence[Arm], name: str) -> Learner:
+    """The arms' learners as they begin, stacked: those of one seed are alike."""
+    each = (world.learner.changed({"seed": arm.seed}).as_dict() for arm in arms)
+    return stack_arms([build_learner(name, settings, world.split.train.point_shape) for settings in each]).to(world.device)

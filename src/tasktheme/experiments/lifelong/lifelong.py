@@ -1,0 +1,92 @@
+"""The whole experiment in one call: policies and seeds of one learner in one setting, run, tested, compared and written."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tasktheme.data.dataset import DataSplit
+from tasktheme.device import find_device
+from tasktheme.errors import DataError, SettingsError
+from tasktheme.experiments.lifelong.comparison import SMOOTHING
+from tasktheme.experiments.lifelong.results import ORDER, read_results, write_results
+from tasktheme.experiments.lifelong.run import Experiment
+from tasktheme.experiments.lifelong.settings import LifelongSettings, lifelong_learner
+from tasktheme.experiments.lifelong.world import World
+from tasktheme.experiments.tested import suitable_tasks
+from tasktheme.learners.meta import MetaLearner
+from tasktheme.ptm import PTM
+from tasktheme.selection.base import Policy
+from tasktheme.selection.build import build_policy
+
+
+def run_lifelong(
+    split: DataSplit,
+    out: str | Path,
+    *,
+    learner: str = "maml",
+    setting: str = "induction",
+    policies: Sequence[str] = ORDER,
+    seeds: int = 3,
+    steps: int = 10_000,
+    model: PTM | None = None,
+    probe: MetaLearner | None = None,
+    final_tasks: int | str | None = None,
+    smoothing: float = SMOOTHING,
+    device: str = "auto",
+    progress: bool = True,
+    changes: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Bring every policy with every seed to ``steps`` steps and test it; returns what ``lifelong.json`` holds.
+
+    Everything is kept in ``out / "LEARNER-SETTING"``. Arms that are there go on from where they are: the same call after an
+    interrupt ends with the same numbers, one with more steps, seeds or other policies adds them to the rest.
+
+    Args:
+        split: training tasks come from its training classes, test tasks from its test classes.
+        out: a folder, which may hold several experiments.
+        learner, setting, policies: by name; transduction shows the policies the fixed test tasks without labels.
+        seeds: 0, 1, ... of as many arms for each policy.
+        steps: picks of each arm.
+        model: the task model, for policies that ask for it; probe: a trained MAML, for Task2Vec.
+        final_tasks: of the last test, "all" or a number; by default all where they are not too many.
+        smoothing: weight of the exponentially weighted mean in curves.
+        device: "cpu", "cuda", or "auto".
+        progress: show progress bars on standard error.
+        changes: settings of the experiment or of the learner by name.
+    """
+    own = {field.name for field in dataclasses.fields(LifelongSettings)}
+    given = dict(changes or {})
+    settings = LifelongSettings().changed({name: value for name, value in given.items() if name in own} | {"setting": setting})
+    learner_settings = lifelong_learner(learner, {name: value for name, value in given.items() if name not in own})
+    if not policies or seeds < 1 or steps < 1:
+        raise SettingsError("a lifelong experiment needs a policy, a seed and a step at least")
+    if not 0.0 <= smoothing < 1.0:
+        raise SettingsError(f"smoothing must be at least 0 and below 1, got {smoothing}")
+    built = {name: _built(name, model, probe) for name in dict.fromkeys(policies)}
+    world = World(split, learner_settings, settings, find_device(device), model)
+    folder = Path(out) / f"{learner}-{setting}"
+    tasks = suitable_tasks(split.test, learner_settings) if final_tasks is None else final_tasks
+    tested = Experiment(world, learner, built, folder / "arms").run(seeds, steps, tasks, progress=progress)
+    names = np.asarray(split.test.class_names)[tested.classes.numpy()]
+    return write_results(folder, [" ".join(row) for row in names], smoothing=smoothing)
+
+
+def _built(name: str, model: PTM | None, probe: MetaLearner | None) -> tuple[Policy, dict[str, Any]]:
+    """A policy, and what tells it from others of its name."""
+    policy = build_policy(name, probe=None if probe is None else probe.learner)
+    about: dict[str, Any] = {key: value for key, value in vars(policy).items() if isinstance(value, int | float | str)}
+    if "gamma" in policy.needs:
+        if model is None:
+            raise DataError(f"the policy {name!r} needs a task model: give a model, such as `tasktheme fit` makes")
+        about["model"] = model.fingerprint
+    if name == "task2vec" and probe is not None:
+        about["probe"] = probe.fingerprint
+    return policy, about
+
+
+__all__ = ["read_results", "run_lifelong"]

@@ -1,0 +1,244 @@
+"""Run arms of the lifelong experiment to the same number of steps, then test them; every arm goes on from its file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tasktheme.errors import Interrupted, TrainingError
+from tasktheme.experiments.lifelong.arms import Arm, SideBySide, new_learners
+from tasktheme.experiments.lifelong.records import Record, open_record
+from tasktheme.experiments.lifelong.world import World
+from tasktheme.files import make_folder
+from tasktheme.learners.base import precision
+from tasktheme.learners.testing import ListedTasks
+from tasktheme.progress import Advance, progress_bar
+from tasktheme.selection.base import Policy
+from tasktheme.training.checkpoint import data_identity
+from tasktheme.training.interrupt import stop_requests
+
+_SAVE_SECONDS = 20.0
+_SHOW_SECONDS = 0.5
+_FINAL_BLOCK = 500  # tasks of the last test between two looks at the clock
+
+Stopping = Callable[[], bool]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Arms that differ in policy and seed alone.
+
+    Attributes:
+        world: the tasks, and the settings of learner and experiment.
+        learner: its name.
+        policies: by name, each with what tells it from another of that name (the model behind it).
+        folder: where each arm keeps its file.
+    """
+
+    world: World
+    learner: str
+    policies: Mapping[str, tuple[Policy, Mapping[str, Any]]]
+    folder: Path
+
+    def identity(self, policy: str) -> dict[str, Any]:
+        """What makes two arms of one name the same."""
+        world = self.world
+        return {
+            "learner": self.learner,
+            "settings": world.learner.as_dict(),
+            "experiment": world.settings.as_dict(),
+            "data": [data_identity(world.split.train), data_identity(world.split.test)],
+            "policy": dict(self.policies[policy][1]),
+        }
+
+    def run(self, seeds: int, steps: int, final_tasks: int | str, *, progress: bool = True) -> ListedTasks:
+        """Bring every policy with every seed to ``steps`` steps and through the last test, those at the same point together.
+
+        Returns the tasks of that test.
+        """
+        listed = self.world.final(final_tasks)
+        make_folder(self.folder)
+        arms = sorted(Arm(policy, seed) for policy in self.policies for seed in range(seeds))
+        records = [open_record(self.folder, arm, self.identity(arm.policy)) for arm in arms]
+        with precision(self.world.learner), stop_requests() as stopping:
+            self._train(records, steps, stopping, progress=progress)
+            self._test(records, listed, final_tasks, stopping, progress=progress)
+        return listed
+
+    def _train(self, records: Sequence[Record], steps: int, stopping: Stopping, *, progress: bool) -> None:
+        title, done = f"{self.learner}, {self.world.settings.setting}", sum(min(record.step, steps) for record in records)
+        with progress_bar(title, len(records) * steps, done=done, show=progress) as advance:
+            while behind := sorted({record.step for record in records if record.step < steps}):
+                until = min([*behind[1:2], steps])  # there the next ones join
+                group = [record for record in records if record.step == behind[0]]
+                _Training(self, group, until).run(advance, stopping)
+
+    def _test(
+        self, records: Sequence[Record], listed: ListedTasks, tasks: int | str, stopping: Stopping, *, progress: bool
+    ) -> None:
+        """The last test of each arm at its present step."""
+        for record in records:
+            if record.final_tasks != tasks:
+                record.final, record.final_tasks = np.zeros(0), tasks
+        total, done = len(records) * len(listed), sum(len(record.final) for record in records)
+        with progress_bar("last test", total, done=done, show=progress) as advance:
+            while behind := sorted({len(record.final) for record in records if len(record.final) < len(listed)}):
+                until = min([*behind[1:2], len(listed)])
+                group = [record for record in records if len(record.final) == behind[0]]
+                _test_group(self, group, listed, until, advance, stopping)
+
+
+class _Training:
+    """Arms at the same step, with their records, on their way to a later one."""
+
+    def __init__(self, experiment: Experiment, records: Sequence[Record], until: int) -> None:
+        self.records, self.until, self._folder = sorted(records, key=lambda record: record.arm), until, experiment.folder
+        self.world = world = experiment.world
+        policies = {name: policy for name, (policy, _) in experiment.policies.items()}
+        self.arms = SideBySide(world, [record.arm for record in self.records], policies, experiment.learner, until)
+        if self.records[0].step:
+            self._load()
+        self._validation = world.validation() if world.learner.patience else None
+        self._begun = time.monotonic()  # the present stretch of steps, between two evaluations or savings
+
+    def run(self, advance: Advance, stopping: Stopping) -> None:
+        """Train; keep the arms' files now and then and before an interrupt ends the run."""
+        arms, every = self.arms, self.world.settings.evaluate_every
+        if not arms.step:
+            self._evaluate()
+        saved = shown = self._begin()
+        shown_step, note = arms.step, ""
+        while arms.step < self.until:
+            arms.train_step()
+            now, stop, last = time.monotonic(), stopping(), arms.step == self.until
+            validating = self._validation is not None and arms.step % self.world.learner.validate_every == 0
+            if arms.step % every == 0 or validating or last or stop or now - saved > _SAVE_SECONDS:
+                self._end()
+                if arms.step % every == 0:
+                    note = f"accuracy {100 * self._evaluate():.1f} %"
+                if validating:
+                    self._validate()
+                if last or stop or now - saved > _SAVE_SECONDS:
+                    self.save()
+                    saved = now
+                self._begin()
+            if now - shown > _SHOW_SECONDS or last:
+                advance((arms.step - shown_step) * len(self.records), note)
+                shown, shown_step = now, arms.step
+            if stop and not last:
+                raise Interrupted(f"the lifelong experiment was interrupted after {arms.step:,} of {self.until:,} steps")
+
+    def _begin(self) -> float:
+        self._begun = time.monotonic()
+        return self._begun
+
+    def _end(self) -> None:
+        """Note the time of the stretch that ends here, and its picks and losses."""
+        step = self.arms.step
+        kept = [part[:, :step].cpu().numpy() for part in (self.arms.picked, self.arms.losses, self.arms.learned)]
+        spent = time.monotonic() - self._begun  # the device has finished: it was asked for the losses
+        for row, record in enumerate(self.records):
+            record.seconds += spent / len(self.records)
+            record.step = step
+            record.picked, record.losses, record.learned = (part[row] for part in kept)
+            if not np.isfinite(record.losses[-1]):
+                first = int(np.flatnonzero(~np.isfinite(record.losses))[0])
+                raise TrainingError(
+                    f"{record.arm}: the loss was not finite at step {first + 1:,}; try a smaller learning_rate or inner_rate"
+                )
+
+    def _evaluate(self) -> float:
+        found = self.world.test.accuracies(self.arms.learner).double().cpu().numpy()
+        for record, accuracies in zip(self.records, found, strict=True):
+            record.evaluated[self.arms.step] = accuracies
+        return float(found.mean())
+
+    def _validate(self) -> None:
+        """Keep each arm's best weights; an arm without a better validation for too long takes them and stops."""
+        assert self._validation is not None
+        patience = self.world.learner.patience
+        parameters = dict(self.arms.learner.named_parameters())
+        found = self._validation.accuracies(self.arms.learner).double().mean(dim=1).tolist()
+        for row, (record, accuracy) in enumerate(zip(self.records, found, strict=True)):
+            if record.stopped:
+                continue
+            if accuracy > max(record.validated.values(), default=-1.0):
+                record.state |= {f"best.{name}": value.data[row].clone() for name, value in parameters.items()}
+            record.validated[self.arms.step] = accuracy
+            scores = list(record.validated.values())
+            if len(scores) - scores.index(max(scores)) > patience:
+                record.stopped = True
+                self.arms.active[row] = False
+                for name, value in parameters.items():
+                    value.data[row].copy_(record.state[f"best.{name}"])
+
+    def save(self) -> None:
+        """Write every arm's file."""
+        arms = self.arms
+        whole = {f"weights.{name}": value.data for name, value in arms.learner.named_parameters()}
+        whole |= {f"adam.{name}": value for name, value in arms.optimiser.tensors().items()} | {"numbers": arms.numbers}
+        for row, record in enumerate(self.records):
+            record.state |= {name: value[row] for name, value in whole.items()}
+        for section in arms.sections:
+            for row, record in enumerate(self.records[section.rows]):
+                parts = {"kept": section.kept, "recent": section.recent, "recent_losses": section.losses}
+                record.state |= {name: value[row] for name, value in parts.items()}
+        for record in self.records:
+            record.final = np.zeros(0)  # of an earlier step
+            record.save(self._folder)
+            record.state = {name: value.cpu() for name, value in record.state.items()}
+
+    def _load(self) -> None:
+        """Bring the arms to where their records are."""
+        arms, step = self.arms, self.records[0].step
+
+        def put(into: Tensor, name: str, records: Sequence[Record]) -> None:
+            into.copy_(torch.stack([record.state[name] for record in records]))
+
+        for name, value in arms.learner.named_parameters():
+            put(value.data, f"weights.{name}", self.records)
+        put(arms.numbers, "numbers", self.records)
+        for section in arms.sections:
+            own = self.records[section.rows]
+            for into, name in ((section.kept, "kept"), (section.recent, "recent"), (section.losses, "recent_losses")):
+                put(into, name, own)
+        names = [name.removeprefix("adam.") for name in self.records[0].state if name.startswith("adam.")]
+        moments = {name: torch.stack([record.state[f"adam.{name}"] for record in self.records]) for name in names}
+        arms.optimiser.load(moments, step)
+        for row, record in enumerate(self.records):
+            arms.picked[row, :step] = torch.from_numpy(record.picked)
+            arms.losses[row, :step] = torch.from_numpy(record.losses)
+            arms.learned[row, :step] = torch.from_numpy(record.learned)
+            arms.active[row] = not record.stopped
+        arms.step = step
+
+
+def _test_group(
+    experiment: Experiment, records: Sequence[Record], listed: ListedTasks, until: int, advance: Advance, stopping: Stopping
+) -> None:
+    """The last test from where it stands to before task ``until``, with the weights that did best where they were validated."""
+    learner = new_learners(experiment.world, [record.arm for record in records], experiment.learner)
+    for name, value in learner.named_parameters():
+        kept = [record.state.get(f"best.{name}", record.state[f"weights.{name}"]) for record in records]
+        value.data.copy_(torch.stack(kept))
+    saved = time.monotonic()
+    for first in range(len(records[0].final), until, _FINAL_BLOCK):
+        last = min(first + _FINAL_BLOCK, until)
+        found = listed.accuracies(learner, first, last).double().cpu().numpy()
+        for record, accuracies in zip(records, found, strict=True):
+            record.final = np.concatenate([record.final, accuracies])
+        advance((last - first) * len(records), "")
+        now, stop = time.monotonic(), stopping()
+        if last == until or stop or now - saved > _SAVE_SECONDS:
+            for record in records:
+                record.save(experiment.folder)
+            saved = now
+        if stop and last < until:
+            raise Interrupted(f"the last test was interrupted after {last:,} of {len(listed):,} tasks")

@@ -1,0 +1,134 @@
+"""The command of the lifelong experiment."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tasktheme.errors import Interrupted, SettingsError
+from tasktheme.learner_commands import Change, LearnerName
+from tasktheme.options import (
+    INTERRUPTED,
+    AllowDamaged,
+    Data,
+    DataDir,
+    Device,
+    DeviceName,
+    HeldOut,
+    Quiet,
+    Size,
+    Source,
+    leave,
+    parse_changes,
+)
+
+
+class SettingName(StrEnum):
+    """What a policy aims at."""
+
+    induction = "induction"
+    transduction = "transduction"
+
+
+def lifelong(
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Folder for all arms, results and pictures; what is there goes on.")] = Path(
+        "lifelong"
+    ),
+    learner: Annotated[LearnerName, typer.Option(help="Which meta-learner.")] = LearnerName.maml,
+    setting: Annotated[SettingName, typer.Option(help="Any future task, or the test tasks.")] = SettingName.induction,
+    policies: Annotated[
+        str, typer.Option(help="Which policies, with commas: ptm, task2vec, worst-case, random, predicted, diverse.")
+    ] = "ptm,task2vec,worst-case,random",
+    seeds: Annotated[int, typer.Option(help="Runs of each policy.", min=1)] = 3,
+    steps: Annotated[int, typer.Option(help="Tasks that each run learns from.", min=1)] = 10_000,
+    model: Annotated[Path | None, typer.Option(help="A folder that fit wrote, for policies by the task model.")] = None,
+    probe: Annotated[Path | None, typer.Option(help="A folder that meta-train maml wrote, for task2vec.")] = None,
+    tasks: Annotated[
+        str | None,
+        typer.Option(help="Tasks of the last test.", metavar="all|N", show_default="all, or 10000 where there are over 20,000"),
+    ] = None,
+    smoothing: Annotated[float, typer.Option(help="Weight of the moving average in curves.")] = 0.98,
+    change: Change = None,
+    device: Device = DeviceName.auto,
+    data_dir: DataDir = None,
+    size: Size = 64,
+    held_out: HeldOut = None,
+    allow_damaged: AllowDamaged = False,
+    quiet: Quiet = False,
+) -> None:
+    """Lifelong learning: from a pool of tasks, each policy picks the next to learn, for many steps; which learns best?
+
+    All policies and seeds start alike, meet the same tasks and run side by side. Ctrl-C keeps every run; the same command
+    goes on, one with more steps, seeds or other policies adds to what is there. `--set` changes a setting of the
+    experiment (pool, evaluate_every, test_tasks, skip) or of the learner (inner_rate, weight_decay, patience, ...).
+
+    Examples: `tasktheme experiment lifelong glyphs --policies random,worst-case --steps 500 --set pool=20`,
+    `tasktheme experiment lifelong mini-imagenet --model model --probe run --steps 20000`
+    """
+    from tasktheme.experiments.lifelong.lifelong import read_results, run_lifelong
+    from tasktheme.files import write_file
+    from tasktheme.learners.meta import MetaLearner
+    from tasktheme.ptm import PTM
+    from tasktheme.report.lifelong_plots import lifelong_figure
+    from tasktheme.report.pictures import png_bytes
+
+    changes = parse_changes(change or [])
+    names = [name.strip() for name in policies.split(",") if name.strip()]
+    final: int | str | None = tasks
+    if tasks is not None and tasks != "all":
+        if not tasks.isdecimal():
+            raise SettingsError(f"--tasks takes a number or 'all', got {tasks!r}")
+        final = int(tasks)
+    themes = None if model is None else PTM.load(model, device=device.value)
+    trained = None if probe is None else MetaLearner.load(probe, device=device.value)
+    split = Source(data, data_dir, size, held_out, allow_damaged, quiet).split()
+    try:
+        result = run_lifelong(
+            split,
+            out,
+            learner=learner.value,
+            setting=setting.value,
+            policies=names,
+            seeds=seeds,
+            steps=steps,
+            model=themes,
+            probe=trained,
+            final_tasks=final,
+            smoothing=smoothing,
+            device=device.value,
+            progress=not quiet,
+            changes=changes,
+        )
+    except Interrupted as stop:
+        leave(f"{stop}; run the same command again to go on", INTERRUPTED)
+    picture = out / "lifelong.png"
+    write_file(picture, png_bytes(lifelong_figure(read_results(out))))
+    if not quiet:
+        for line in _lines(result):
+            typer.echo(line)
+        typer.echo(f"wrote {out / f'{learner.value}-{setting.value}'} and {picture}")
+
+
+def _lines(result: dict[str, Any]) -> list[str]:
+    """Each policy's last test, and the differences between them."""
+    lines = []
+    for name, policy in result["policies"].items():
+        if "final" in policy:
+            final, cost = policy["final"], sum(policy["milliseconds per step"]) / len(policy["seeds"])
+            spread = "" if final["spread"] is None else f", seeds differ by {100 * final['spread']:.2f}"
+            lines.append(
+                f"{name}: {100 * final['mean']:.2f} % +- {_points(final['over_tasks'])} over tasks{spread}; {cost:.1f} ms a step"
+            )
+    return lines + [
+        f"{pair['first']} less {pair['second']}: {100 * pair['mean']:+.2f} points, "
+        f"+- {_points(pair['over_tasks'])} over tasks, +- {_points(pair['over_seeds'])} over seeds"
+        for pair in result["comparisons"]
+    ]
+
+
+def _points(half_width: float | None) -> str:
+    return "?" if half_width is None else f"{100 * half_width:.2f}"

@@ -1,0 +1,99 @@
+"""Pictures of the lifelong experiment as the paper draws them: accuracy while learning, and the last test as bars."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from tasktheme.experiments.lifelong.results import ORDER, policy_order
+from tasktheme.report.style import COLOURS, FAINT, INK, SMALL, new_figure, styled
+
+_PERCENT = FuncFormatter(lambda value, _: f"{100 * value:g} %")
+_NAMES = {"ptm": "PTM", "task2vec": "Task2Vec", "worst-case": "Worst case", "random": "Random"}
+_LEARNERS = {"maml": "MAML", "protonet": "ProtoNet", "abml": "ABML"}
+_LINES = ("-", "-.", "--", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 2)))
+
+Result = Mapping[str, Any]
+
+
+@styled
+def lifelong_figure(results: Sequence[Result]) -> Figure:
+    """Curves of the first learner in each setting, then the last tests of all: the paper's three panels, where there are data."""
+    first = results[0]["learner"]
+    curves = [result for result in results if result["learner"] == first]
+    tested = [result for result in results if any("final" in policy for policy in result["policies"].values())]
+    policies = sorted({policy for result in results for policy in result["policies"]}, key=policy_order)
+    places = {policy: i for i, policy in enumerate(dict.fromkeys((*ORDER, *policies)))}  # the same in every picture
+    look = {policy: (COLOURS[places[policy] % len(COLOURS)], _LINES[places[policy] % len(_LINES)]) for policy in policies}
+    panels = len(curves) + bool(tested)
+    figure = new_figure(2.6, width=2.75 * max(panels, 2))
+    axes = figure.subplots(1, panels, squeeze=False)[0]
+    for panel, result in zip(axes, curves, strict=False):
+        _draw_curves(panel, result, look)
+    if tested:
+        _draw_bars(axes[-1], sorted(tested, key=lambda result: str(result["setting"])), look)
+    handles = [
+        axes[0].plot([], [], color=colour, linestyle=line, linewidth=1.6, label=_NAMES.get(policy, policy))[0]
+        for policy, (colour, line) in look.items()
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+    return figure
+
+
+def _draw_curves(axes: Axes, result: Result, look: Mapping[str, tuple[str, Any]]) -> None:
+    """The smoothed mean over seeds of each policy; the single seeds, smoothed, faint behind it."""
+    unit = 1000 if max(max(policy["steps"]) for policy in result["policies"].values()) >= 2000 else 1
+    for name, policy in result["policies"].items():
+        (colour, line), steps = look[name], np.array(policy["curve"]["steps"]) / unit
+        smooth = np.array(policy["curve"]["smoothed"]).reshape(-1, len(steps))
+        if len(smooth) > 1:
+            axes.plot(steps, smooth.T, color=colour, linewidth=0.5, alpha=0.35)
+        axes.plot(steps, smooth.mean(axis=0), color=colour, linestyle=line, linewidth=1.6)
+    seeds = max(len(policy["seeds"]) for policy in result["policies"].values())
+    axes.set_xlabel(f"training tasks{' (thousands)' if unit > 1 else ''}")
+    axes.set_ylabel(f"accuracy, smoothed by {result['smoothing']:g}")
+    axes.yaxis.set_major_formatter(_PERCENT)
+    axes.yaxis.set_major_locator(MaxNLocator(5))
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.set_title(
+        f"{_LEARNERS[result['learner']]}, {result['setting']}: {result['test_tasks']} test tasks, {_counted(seeds)}",
+        loc="left",
+        fontsize=SMALL,
+        color=FAINT,
+    )
+
+
+def _draw_bars(axes: Axes, results: Sequence[Result], look: Mapping[str, tuple[str, Any]]) -> None:
+    """A group for each experiment: means, their 95 % intervals over tasks, and a dot for each seed."""
+    width = 0.8 / len(look)
+    seen = []
+    for group, result in enumerate(results):
+        for place, (name, (colour, _)) in enumerate(look.items()):
+            final = result["policies"].get(name, {}).get("final")
+            if final is None:
+                continue
+            x = group + (place - (len(look) - 1) / 2) * width
+            axes.bar(x, final["mean"], width=0.92 * width, color=colour)
+            axes.errorbar(x, final["mean"], yerr=final["over_tasks"] or 0.0, color=INK, linewidth=0.9, capsize=1.5)
+            axes.scatter([x] * len(final["seeds"]), final["seeds"], s=5, color="white", edgecolors=INK, linewidths=0.5, zorder=3)
+            spread = final["over_tasks"] or 0.0
+            seen += [*final["seeds"], final["mean"] - spread, final["mean"] + spread]
+    room = 0.15 * (max(seen) - min(seen)) or 0.01
+    axes.set_ylim(max(0.0, min(seen) - 2.0 * room), max(seen) + room)  # differences are small beside the accuracies
+    labels = [_LEARNERS[result["learner"]] + ("" if result["setting"] == "induction" else "\ntransduction") for result in results]
+    axes.set_xticks(range(len(results)), labels)
+    axes.yaxis.set_major_formatter(_PERCENT)
+    axes.set_ylabel("accuracy")
+    counts = sorted({result["final tasks"] for result in results})
+    axes.set_title(
+        f"last test, {' or '.join(f'{count:,}' for count in counts)} tasks; dots: seeds", loc="left", fontsize=SMALL, color=FAINT
+    )
+
+
+def _counted(seeds: int) -> str:
+    return f"{seeds} seed{'' if seeds == 1 else 's'}"

@@ -1,0 +1,198 @@
+"""The experiment's engine against a plain loop, one arm and one task at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import dirichlet
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import tasktheme as tt
+from oracles.learners import NAMES
+from oracles.lifelong import live, plain_loss
+from oracles.small import SMALL, small_images
+from tasktheme.data.dataset import DataSplit
+from tasktheme.experiments.lifelong import arms as engine
+from tasktheme.experiments.lifelong.arms import Arm, SideBySide
+from tasktheme.experiments.lifelong.settings import LifelongSettings, lifelong_learner
+from tasktheme.experiments.lifelong.world import World
+from tasktheme.learners.build import build_learner
+from tasktheme.selection.base import Policy
+from tasktheme.selection.build import POLICIES, build_policy
+from tasktheme.selection.ptm import PTMPolicy
+from tasktheme.selection.random import Random
+from tasktheme.selection.worst_case import WorstCase
+
+TINY: dict[str, Any] = {"ways": 3, "queries": 3, "filters": 4, "modules": 3, "gradient_clip": 1.0}
+CPU = torch.device("cpu")
+STEPS = 5
+
+
+def make_world(name: str = "protonet", setting: str = "induction", model: tt.PTM | None = None, **changes: Any) -> World:
+    own = {} if name == "protonet" else {"inner_steps": 2, "test_steps": 2, "inner_rate": 0.1}
+    settings = LifelongSettings(setting=setting, pool=6, evaluate_every=4, test_tasks=5)  # type: ignore[arg-type]
+    split = DataSplit("small", small_images(), small_images(seed=1), small_images(seed=2))
+    return World(split, lifelong_learner(name, TINY | own | changes), settings, CPU, model)
+
+
+@pytest.fixture(scope="module")
+def model() -> tt.PTM:
+    return tt.PTM(settings=SMALL, device="cpu").fit(small_images(), 16, progress=False)
+
+
+@pytest.fixture(autouse=True)
+def _few_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(engine._AHEAD, "cpu", 3)  # so that fresh tasks are described more than once
+
+
+def run(world: World, name: str, policies: dict[str, Policy], seeds: int = 2, steps: int = STEPS) -> SideBySide:
+    arms = [Arm(policy, seed) for policy in policies for seed in range(seeds)]
+    together = SideBySide(world, arms, policies, name, steps)
+    for _ in range(steps):
+        together.train_step()
+    return together
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_arms_live_as_in_a_plain_loop(name: str, model: tt.PTM) -> None:
+    """Random: whatever it picks; the task model by scipy's entropies; worst case by a loss for each task: all in one program."""
+    world = make_world(name, model=model)
+    policies: dict[str, Policy] = {"random": Random(), "ptm": PTMPolicy(), "worst-case": WorstCase()}
+    together = run(world, name, policies)
+    for row, arm in enumerate(together.arms):
+        picked = together.picked[row].tolist()
+
+        numbers = arm.seed * 2**32 + torch.arange(6 + STEPS)
+        rows = torch.cat([half.rows for half in world.sampler.draw(numbers, 1, 3)], dim=1).numpy()
+        embedded = model.embed([world.split.train.x[row] for row in rows])
+        entropy = [dirichlet(gamma).entropy() for gamma in embedded.concentration]
+        score = {
+            "random": lambda _, task, step, picked=picked: float(task == picked[step]),
+            "ptm": lambda _, task, __, entropy=entropy: float(entropy[task]),
+            "worst-case": lambda learner, task, _, seed=arm.seed: plain_loss(world, learner, seed, task),
+        }[arm.policy]
+        plain = live(world, name, arm.seed, STEPS, score)
+        assert picked == plain.picked, arm
+        np.testing.assert_allclose(together.losses[row], plain.losses, rtol=1e-4)
+        assert (together.numbers[row] - arm.seed * 2**32).tolist() == plain.pool
+        for (key, ours), theirs in zip(together.learner.named_parameters(), plain.learner.parameters(), strict=True):
+            torch.testing.assert_close(ours[row], theirs, rtol=1e-3, atol=1e-4, msg=lambda text, key=key: f"{key}: {text}")
+
+
+def test_random_picks_are_of_the_pool_and_spread_over_it() -> None:
+    world = make_world()
+    together = run(world, "protonet", {"random": Random()}, seeds=3, steps=60)
+    for row in together.picked.tolist():
+        pool = set(range(6))
+        for step, task in enumerate(row):
+            assert task in pool
+            pool = pool - {task} | {6 + step}
+    assert len({tuple(row) for row in together.picked.tolist()}) == 3  # each seed its own
+    waited = together.picked - torch.arange(60)  # the newest task of step t is 5 + t
+    assert len(waited.unique()) > 8
+
+
+def test_a_seed_gives_all_policies_the_same_tasks_and_the_same_start(model: tt.PTM) -> None:
+    world = make_world(model=model)
+    together = SideBySide(world, [Arm(p, s) for p in ("random", "ptm") for s in (0, 1)], policies(), "protonet", 4)
+    assert [str(arm) for arm in together.arms] == ["ptm-0", "ptm-1", "random-0", "random-1"]
+    for value in together.learner.parameters():
+        assert torch.equal(value[:2], value[2:])
+    assert any(not torch.equal(value[0], value[1]) for value in together.learner.parameters())
+    assert torch.equal(together.numbers[:2], together.numbers[2:])
+    first, second = (world.draw(world.numbers(seed, 0, 6))[0].x for seed in (0, 1))
+    assert not torch.equal(first, second)
+    assert torch.equal(first[2:], world.draw(world.numbers(0, 2, 4))[0].x)
+
+
+def policies() -> dict[str, Policy]:
+    return {"random": Random(), "ptm": PTMPolicy()}
+
+
+def test_transduction_looks_at_the_test_tasks(model: tt.PTM) -> None:
+    """The smallest mean KL from the test tasks, by the task set's own distances."""
+    world = make_world(setting="transduction", model=model)
+    together = run(world, "protonet", {"ptm": PTMPolicy()}, seeds=1)
+
+    def embedded(dataset: tt.Dataset, sampler: Any, numbers: list[int]) -> tt.TaskSet:
+        halves = sampler.draw(torch.tensor(numbers), 1, 3)
+        rows = torch.cat([half.rows for half in halves], dim=1).numpy()
+        return model.embed([dataset.x[row] for row in rows])
+
+    targets = embedded(world.split.test, world.test.sampler, list(range(5)))
+    stream = embedded(world.split.train, world.sampler, list(range(6 + STEPS)))
+    mean = targets.kl(stream).mean(axis=0)
+    plain = live(world, "protonet", 0, STEPS, lambda _, task, __: -float(mean[task]))
+    assert together.picked[0].tolist() == plain.picked
+    assert run(make_world(model=model), "protonet", {"ptm": PTMPolicy()}, seeds=1).picked[0].tolist() != plain.picked
+
+
+def test_arms_do_not_depend_on_each_other(model: tt.PTM) -> None:
+    world = make_world("maml", model=model)
+    together, alone = run(world, "maml", policies()), run(world, "maml", {"ptm": PTMPolicy()}, seeds=1)
+    assert torch.equal(together.picked[0], alone.picked[0])
+    torch.testing.assert_close(together.losses[0], alone.losses[0])
+
+
+class Remembers(Policy):
+    """Picks the task whose number is nearest to the mean of the last two, and writes down what it was told."""
+
+    name = "remembers"
+    memory = 2
+
+    def __init__(self) -> None:
+        self.told: list[tuple[list[float], list[float]]] = []
+
+    def describe(self, tasks: Any) -> torch.Tensor:
+        return (tasks.numbers & (2**32 - 1)).double().unsqueeze(-1)
+
+    def scores(self, pool: Any, targets: Any, now: Any) -> torch.Tensor:
+        self.told.append((now.recent[0, :, 0].tolist(), now.losses[0].tolist()))
+        return -(pool.kept[..., 0] - now.recent.sum(dim=(1, 2), keepdim=False).unsqueeze(-1) / 2).abs()
+
+
+def test_a_policy_is_told_what_it_picked_last_and_at_what_loss() -> None:
+    policy = Remembers()
+    together = run(make_world(), "protonet", {"remembers": policy}, seeds=1)
+    picked, losses = together.picked[0].tolist(), together.losses[0].tolist()
+    for step, (recent, told) in enumerate(policy.told):
+        assert recent == picked[max(0, step - 2) : step]
+        assert told == losses[max(0, step - 2) : step]
+
+
+class _NoWaiting(TorchDispatchMode):
+    """An error where an operation needs a number from the device, or brings one from the host: neither can be recorded."""
+
+    _FORBIDDEN = ("_local_scalar_dense", "nonzero", "masked_select", "lift_fresh", "unique")
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__
+        masked = name in ("index", "index_put", "index_put_") and any(i is not None and i.dtype == torch.bool for i in args[1])
+        assert name not in self._FORBIDDEN, name
+        assert not masked, f"{name} with a mask"
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("setting", ["induction", "transduction"])
+def test_a_step_never_waits_for_the_device(setting: str, model: tt.PTM, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a GPU can record it; Adam apart, which torch can record there."""
+    monkeypatch.setattr(engine, "_USUAL", 10)
+    world = make_world("maml", setting, model, patience=3)
+    world.settings = LifelongSettings(setting=setting, pool=6, test_tasks=2, skip=True)  # type: ignore[arg-type]
+    probe = build_learner("maml", world.learner.as_dict(), world.split.train.point_shape)
+    everybody = {name: build_policy(name, probe=probe) for name in POLICIES}
+    recorded = {name: policy for name, policy in everybody.items() if policy.on_device}
+    assert set(everybody) - set(recorded) == {"predicted"}
+    together = SideBySide(world, [Arm(name, 0) for name in recorded], recorded, "maml", 20)
+    for _ in range(together._memory):
+        together.train_step()
+    for section in together.sections:
+        section.look_ahead(together.step)
+    monkeypatch.setattr(together.optimiser, "step", lambda losses, _: losses.sum().backward())
+    with _NoWaiting():
+        together._pick_and_learn()
+    with pytest.raises(AssertionError, match="_local_scalar_dense"), _NoWaiting():
+        float(together.losses[0, 0])

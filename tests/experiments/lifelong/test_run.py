@@ -1,0 +1,298 @@
+"""Arms from their files: interrupted, joined, prolonged; what comes out of them."""
+
+from __future__ import annotations
+
+import json
+import signal
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+import tasktheme as tt
+from oracles.lifelong import plain_average
+from oracles.small import SMALL, small_images
+from tasktheme.data.dataset import DataSplit
+from tasktheme.errors import DataError, Interrupted, ModelFileError, SettingsError, TrainingError
+from tasktheme.experiments.lifelong import arms as engine
+from tasktheme.experiments.lifelong import run as running
+from tasktheme.experiments.lifelong.arms import SideBySide
+from tasktheme.experiments.lifelong.comparison import compare, mean_of, smoothed
+from tasktheme.experiments.lifelong.lifelong import read_results, run_lifelong
+from tasktheme.experiments.lifelong.records import Record, all_records
+from tasktheme.report.lifelong_plots import lifelong_figure
+
+TINY: dict[str, Any] = {"ways": 3, "queries": 3, "filters": 4, "modules": 3, "pool": 6, "evaluate_every": 4, "test_tasks": 5}
+COMMON: dict[str, Any] = {"learner": "protonet", "seeds": 2, "final_tasks": 9, "device": "cpu", "progress": False}
+
+
+@pytest.fixture(scope="module")
+def model() -> tt.PTM:
+    return tt.PTM(settings=SMALL, device="cpu").fit(small_images(), 8, progress=False)
+
+
+@pytest.fixture(scope="module")
+def split() -> DataSplit:
+    return DataSplit("small", small_images(), small_images(seed=1), small_images(seed=2))
+
+
+@pytest.fixture(autouse=True)
+def _few_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(engine._AHEAD, "cpu", 3)
+
+
+def records(out: Path, folder: str = "protonet-induction") -> list[Record]:
+    return all_records(out / folder / "arms")
+
+
+def assert_same(ours: list[Record], theirs: list[Record]) -> None:
+    """To the bit, but for the time that it took."""
+    assert [record.arm for record in ours] == [record.arm for record in theirs]
+    for one, other in zip(ours, theirs, strict=True):
+        for name in (field.name for field in fields(Record) if field.name not in ("seconds", "arm")):
+            first, second = getattr(one, name), getattr(other, name)
+            if name in ("state", "evaluated"):
+                assert first.keys() == second.keys()
+                for key, value in first.items():
+                    np.testing.assert_array_equal(value, second[key], err_msg=f"{one.arm}: {name} {key}")
+            elif isinstance(first, np.ndarray):
+                np.testing.assert_array_equal(first, second, err_msg=f"{one.arm}: {name}")
+            else:
+                assert first == second, (one.arm, name)
+
+
+def interrupt_at(patch: pytest.MonkeyPatch, step: int) -> None:
+    original = SideBySide.train_step
+
+    def interrupted(self: SideBySide) -> None:
+        original(self)
+        if self.step == step:
+            signal.raise_signal(signal.SIGINT)
+
+    patch.setattr(SideBySide, "train_step", interrupted)
+
+
+@pytest.mark.parametrize(
+    ("learner", "step", "changes"),
+    [
+        ("protonet", 1, {}),
+        ("protonet", 5, {"patience": 1, "validate_every": 2, "validation_tasks": 3}),
+        ("maml", 6, {"inner_steps": 1, "test_steps": 1}),
+        ("abml", 4, {"inner_steps": 1, "test_steps": 1, "test_samples": 2}),
+    ],
+)
+def test_interrupted_at_any_step_and_resumed_gives_the_same_bits(
+    learner: str, step: int, changes: dict[str, Any], split: DataSplit, model: tt.PTM, tmp_path: Path
+) -> None:
+    how = COMMON | {"learner": learner, "policies": ("random", "diverse"), "model": model, "steps": 7, "changes": TINY | changes}
+    folder = f"{learner}-induction"
+    whole = run_lifelong(split, tmp_path / "whole", **how)
+    with pytest.MonkeyPatch.context() as patch:
+        interrupt_at(patch, step)
+        with pytest.raises(Interrupted, match=f"after {step} of 7 steps"):
+            run_lifelong(split, tmp_path / "parts", **how)
+    assert {record.step for record in records(tmp_path / "parts", folder)} == {step}
+    parts = run_lifelong(split, tmp_path / "parts", **how)
+    assert_same(records(tmp_path / "parts", folder), records(tmp_path / "whole", folder))
+    for result in (parts, whole):
+        for policy in result["policies"].values():
+            policy.pop("milliseconds per step")
+    assert parts == whole
+    assert [len(record.picked) for record in records(tmp_path / "whole", folder)] == [7] * 4
+
+
+def test_a_last_test_goes_on_where_it_was_interrupted(split: DataSplit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "_FINAL_BLOCK", 4)
+    how = COMMON | {"policies": ("random",), "steps": 2, "changes": TINY}
+    run_lifelong(split, tmp_path / "whole", **how)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(running, "new_learners", lambda *a, keep=running.new_learners: (signal.raise_signal(2), keep(*a))[1])
+        with pytest.raises(Interrupted, match="last test was interrupted after 4 of 9 tasks"):
+            run_lifelong(split, tmp_path / "parts", **how)
+    assert [len(record.final) for record in records(tmp_path / "parts")] == [4, 4]
+    run_lifelong(split, tmp_path / "parts", **how)
+    assert_same(records(tmp_path / "parts"), records(tmp_path / "whole"))
+
+
+def test_more_steps_seeds_and_policies_add_to_what_is_there(split: DataSplit, model: tt.PTM, tmp_path: Path) -> None:
+    how = COMMON | {"model": model, "changes": TINY}
+    run_lifelong(split, tmp_path / "whole", policies=("random", "ptm"), steps=6, **how)
+    run_lifelong(split, tmp_path / "parts", policies=("random",), steps=2, **how | {"seeds": 1})
+    first = records(tmp_path / "parts")
+    assert [(record.step, len(record.final)) for record in first] == [(2, 9)]
+    run_lifelong(split, tmp_path / "parts", policies=("ptm",), steps=4, **how)
+    result = run_lifelong(split, tmp_path / "parts", policies=("random", "ptm"), steps=6, **how)
+    assert list(result["policies"]) == ["ptm", "random"]
+    for ours, theirs in zip(records(tmp_path / "parts"), records(tmp_path / "whole"), strict=True):
+        assert ours.arm == theirs.arm
+        np.testing.assert_array_equal(ours.picked, theirs.picked)
+        np.testing.assert_allclose(ours.losses, theirs.losses, rtol=1e-2)  # other neighbours, other rounding
+        assert len(ours.final) == 9
+
+
+def test_what_is_written(split: DataSplit, model: tt.PTM, tmp_path: Path) -> None:
+    how = COMMON | {"model": model, "changes": TINY, "steps": 9}
+    result = run_lifelong(split, tmp_path, policies=("random", "ptm"), smoothing=0.5, **how)
+    folder = tmp_path / "protonet-induction"
+    assert json.loads((folder / "lifelong.json").read_text()) == result
+    assert [found["learner"] for found in read_results(tmp_path)] == ["protonet"]
+    kept = records(tmp_path)
+    curves = pq.read_table(folder / "curves.parquet").to_pandas()
+    assert curves.groupby(["policy", "seed"])["step"].apply(list).tolist() == [[0, 4, 8]] * 4
+    for record in kept:
+        rows = curves[(curves.policy == record.arm.policy) & (curves.seed == record.arm.seed)]
+        means = [float(np.mean(record.evaluated[step])) for step in (0, 4, 8)]
+        np.testing.assert_allclose(rows.accuracy, means)
+        np.testing.assert_allclose(rows.smoothed, [means[0], *plain_average(means[1:], 0.5)])
+    starts = curves[curves.step == 0].groupby("seed").accuracy.nunique()
+    assert starts.tolist() == [1, 1]  # policies start alike
+    picks = pq.read_table(folder / "picks.parquet").to_pandas()
+    assert list(picks.columns) == ["policy", "seed", "step", "task", "loss", "learned"]
+    assert len(picks) == 4 * 9
+    assert picks.learned.all()
+    assert not picks.duplicated(["policy", "seed", "task"]).any()
+    final = pq.read_table(folder / "final.parquet").to_pandas()
+    assert len(final) == 4 * 9
+    assert set(final.groupby("task").classes.nunique()) == {1}
+    means = final.groupby("policy").accuracy.mean()
+    for name, policy in result["policies"].items():
+        assert policy["final"]["mean"] == pytest.approx(means[name])
+        assert policy["steps"] == [9, 9]
+    [pair] = result["comparisons"]
+    wide = final.pivot_table(index=["seed", "task"], columns="policy", values="accuracy")
+    by_seed = (wide["ptm"] - wide["random"]).groupby("seed").mean()
+    assert (pair["first"], pair["second"]) == ("ptm", "random")
+    assert pair["mean"] == pytest.approx((wide["ptm"] - wide["random"]).mean())
+    np.testing.assert_allclose(pair["seeds"], by_seed)
+    assert pair["spread"] == pytest.approx(by_seed.std())
+    figure = lifelong_figure([result, result | {"setting": "transduction"}])
+    assert len(figure.axes) == 3
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == ["PTM", "Random"]
+
+
+def test_the_moving_average_is_that_of_pandas() -> None:
+    values = np.random.default_rng(0).normal(size=(2, 50))
+    for weight in (0.98, 0.5, 0.0):
+        for row, ours in zip(values, smoothed(values, weight), strict=True):
+            np.testing.assert_allclose(ours, pd.Series(row).ewm(alpha=1.0 - weight, adjust=True).mean())
+            np.testing.assert_allclose(ours, plain_average(row.tolist(), weight))
+    assert smoothed(np.zeros((2, 0))).shape == (2, 0)
+
+
+def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
+    """Tasks that matter to both policies alike, seeds that differ: over seeds the interval covers, over tasks it is too short."""
+    generator = np.random.default_rng(0)
+    covered = np.zeros(2)
+    for _ in range(400):
+        tasks, seeds = generator.normal(size=200), 0.2 * generator.normal(size=(2, 4, 1))
+        one, other = (0.3 * tasks + seed + 0.5 * generator.normal(size=(4, 200)) for seed in seeds)
+        [pair] = compare({"a": dict(enumerate(one + 1.0)), "b": dict(enumerate(other))})
+        covered += [abs(pair["mean"] - 1.0) < pair[over] for over in ("over_seeds", "over_tasks")]
+    assert 370 <= covered[0] <= 390  # 380 expected
+    assert covered[1] < 300
+    alone = mean_of(np.array([[0.2, 0.4]]))
+    assert (alone.over_seeds, alone.spread, alone.seeds) == (None, None, [pytest.approx(0.3)])
+    assert compare({"a": {0: np.zeros(3)}, "b": {1: np.zeros(3)}}) == []
+
+
+def test_early_stopping_keeps_the_best_weights_and_lets_the_others_go_on(
+    split: DataSplit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = iter([[0.5, 0.5], [0.4, 0.6], [0.3, 0.7], [0.9, 0.8]])
+    original = running.Experiment.run
+
+    def scripted(self: Any, *arguments: Any, **more: Any) -> Any:
+        validation = self.world.validation()
+        validation.accuracies = lambda learner: torch.tensor(next(scores)).unsqueeze(1)
+        self.world.validation = lambda: validation
+        return original(self, *arguments, **more)
+
+    monkeypatch.setattr(running.Experiment, "run", scripted)
+    stop = {"patience": 1, "validate_every": 2, "validation_tasks": 3}
+    run_lifelong(split, tmp_path / "stop", policies=("random",), steps=8, **COMMON, changes=TINY | stop)
+    first, second = records(tmp_path / "stop")
+    assert (first.stopped, second.stopped) == (True, False)
+    assert list(first.validated) == [2, 4]
+    assert list(second.validated) == [2, 4, 6, 8]
+    assert first.learned.tolist() == [True] * 4 + [False] * 4
+    assert second.learned.all()
+    monkeypatch.undo()
+    monkeypatch.setitem(engine._AHEAD, "cpu", 3)
+    run_lifelong(split, tmp_path / "two", policies=("random",), steps=2, **COMMON, changes=TINY)
+    best = records(tmp_path / "two")[0]
+    for name, value in best.state.items():
+        if name.startswith("weights."):
+            torch.testing.assert_close(first.state[name], value)
+            assert torch.equal(first.state[name], first.state[name.replace("weights.", "best.", 1)])
+    np.testing.assert_allclose(first.final, best.final)
+
+
+def test_a_pick_of_unusually_low_loss_is_discarded(split: DataSplit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "_USUAL", 12)
+    skip = {"skip": True, "skip_margin": 0.5}
+    result = run_lifelong(split, tmp_path, policies=("random",), steps=40, **COMMON, changes=TINY | skip)
+    for record, skipped in zip(records(tmp_path), result["policies"]["random"]["skipped"], strict=True):
+        expected = []
+        for step, loss in enumerate(record.losses):
+            last = record.losses[max(0, step - 12) : step]
+            expected.append(len(last) < 10 or bool(loss > last.mean() - 0.5 * last.std(ddof=1)))
+        assert record.learned.tolist() == expected
+        assert 0 < skipped == expected.count(False)
+    plain = run_lifelong(split, tmp_path / "plain", policies=("random",), steps=40, **COMMON, changes=TINY)
+    assert plain["policies"]["random"]["skipped"] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("more", "error", "words"),
+    [
+        ({"policies": ("randon",)}, SettingsError, "did you mean 'random'"),
+        ({"policies": ("ptm",)}, DataError, "needs a task model"),
+        ({"policies": ("task2vec",)}, SettingsError, "needs a probe"),
+        ({"policies": ()}, SettingsError, "needs a policy"),
+        ({"smoothing": 1.0}, SettingsError, "smoothing"),
+        ({"changes": {"poool": 3}}, SettingsError, "unknown setting"),
+        ({"changes": {"batch_tasks": 2}}, SettingsError, "one task at a time"),
+        ({"changes": {"anneal": True}}, SettingsError, "does not fall"),
+        ({"changes": {"seed": 3}}, SettingsError, "seed of its own"),
+        ({"changes": TINY | {"patience": 1}, "split": "no val"}, SettingsError, "validation classes"),
+    ],
+)
+def test_what_cannot_be_run(more: dict[str, Any], error: type[Exception], words: str, split: DataSplit, tmp_path: Path) -> None:
+    if more.pop("split", None):
+        split = DataSplit("small", split.train, split.test)
+    with pytest.raises(error, match=words):
+        run_lifelong(split, tmp_path, **COMMON | {"policies": ("random",), "steps": 2, "changes": TINY} | more)
+
+
+def test_arms_of_another_experiment_are_not_gone_on_with(split: DataSplit, tmp_path: Path) -> None:
+    how = COMMON | {"policies": ("random",), "steps": 2}
+    run_lifelong(split, tmp_path, **how, changes=TINY)
+    with pytest.raises(ModelFileError, match="other settings: choose another --out"):
+        run_lifelong(split, tmp_path, **how, changes=TINY | {"learning_rate": 0.1})
+    with pytest.raises(ModelFileError, match="other experiment"):
+        run_lifelong(split, tmp_path, **how, changes=TINY | {"pool": 7})
+    (tmp_path / "protonet-induction" / "arms" / "random-0.safetensors").write_bytes(b"nothing")
+    with pytest.raises(ModelFileError, match="damaged"):
+        run_lifelong(split, tmp_path, **how, changes=TINY)
+
+
+def test_a_loss_that_is_not_finite_stops_all_and_keeps_the_last_good_state(
+    split: DataSplit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "_SAVE_SECONDS", 0.0)
+    original = SideBySide.train_step
+
+    def broken(self: SideBySide) -> None:
+        if self.step == 3:
+            next(self.learner.parameters()).data[1].fill_(float("nan"))
+        original(self)
+
+    monkeypatch.setattr(SideBySide, "train_step", broken)
+    with pytest.raises(TrainingError, match="random-1: the loss was not finite at step 4"):
+        run_lifelong(split, tmp_path, **COMMON | {"policies": ("random",), "steps": 6, "changes": TINY})
+    assert [record.step for record in records(tmp_path)] == [3, 3]

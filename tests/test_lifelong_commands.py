@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tasktheme as tt
+from oracles.small import SMALL, small_images
+from tasktheme import cli
+
+TINY = [
+    "ways=3",
+    "queries=3",
+    "filters=4",
+    "modules=3",
+    "inner_steps=1",
+    "test_steps=1",
+    "pool=5",
+    "evaluate_every=2",
+    "test_tasks=4",
+]
+SETTINGS = [word for setting in TINY for word in ("--set", setting)]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    def call(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["tasktheme", *map(str, arguments)])
+        with pytest.raises(SystemExit) as leaving:
+            cli.main()
+        said = capsys.readouterr()
+        return int(leaving.value.code or 0), said.out, said.err
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
+    """Data, a task model and a probe."""
+    folder = tmp_path_factory.mktemp("made")
+    images = small_images()
+    np.savez(folder / "small.npz", x=images.x, y=np.repeat(np.arange(8), 10), groups=np.repeat(np.arange(2), 40))
+    split = tt.load_dataset(folder / "small.npz", split=0.5)
+    tt.PTM(settings=SMALL, device="cpu").fit(split.train, 8, progress=False).save(folder / "model")
+    probe = tt.MetaLearner("maml", device="cpu", ways=3, queries=3, filters=4, modules=3, inner_steps=1, test_steps=1)
+    probe.fit(split, 2, progress=False).save(folder / "probe")
+    return folder / "small.npz", folder / "model", folder / "probe"
+
+
+def test_every_policy_in_both_settings(run, made: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    data, model, probe = made
+    common = [data, "--held-out", 0.5, "--seeds", 2, "--steps", 4, "--out", tmp_path / "out", *SETTINGS, "--device", "cpu"]
+    common += ["--model", model, "--probe", probe]
+    code, out, err = run("experiment", "lifelong", *common, "--policies", "ptm,task2vec,worst-case,random,predicted,diverse")
+    assert code == 0, err
+    result = json.loads((tmp_path / "out" / "maml-induction" / "lifelong.json").read_text())
+    assert list(result["policies"]) == ["ptm", "task2vec", "worst-case", "random", "diverse", "predicted"]
+    assert result["final tasks"] == 4  # all choices of 3 of 4 classes
+    assert len(result["comparisons"]) == 15
+    assert "ptm less random" in out
+    assert "over seeds" in out
+    code, _, err = run("experiment", "lifelong", *common, "--policies", "worst-case,ptm", "--setting", "transduction", "-q")
+    assert code == 0, err
+    assert (tmp_path / "out" / "maml-transduction" / "final.parquet").exists()
+    assert (tmp_path / "out" / "lifelong.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--policies", "ptm"], "needs a task model"),
+        (["--policies", "random", "--tasks", "few"], "a number or 'all'"),
+        (["--policies", "random", "--set", "pool=0"], "'pool' must be at least 1"),
+        (["--policies", "random", "--tasks", "0"], "at least 1"),
+    ],
+)
+def test_bad_input(run, made: tuple[Path, Path, Path], tmp_path: Path, arguments: list[str], words: str) -> None:
+    code, _, err = run(
+        "experiment", "lifelong", made[0], "--held-out", 0.5, "--out", tmp_path / "out", *SETTINGS[:18], *arguments
+    )
+    assert code == 2
+    assert words in err
+    assert err.count("\n") == 1
