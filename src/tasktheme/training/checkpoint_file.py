@@ -51,6 +51,14 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return found
 
 
+def read_before(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    """The state before the last one, where there is a sound one."""
+    try:
+        return _read(_before(path))
+    except ModelFileError:
+        return None
+
+
 def remove_checkpoint(path: Path) -> None:
     """Delete a state that is no longer needed, and the one before it; itself last, so that a kill leaves it or nothing."""
     remove_leftovers(_before(path))

@@ -21,10 +21,10 @@ from tasktheme.data.dataset import DataSplit
 from tasktheme.errors import DataError, Interrupted, ModelFileError, SettingsError, TrainingError
 from tasktheme.experiments.lifelong import arms as engine
 from tasktheme.experiments.lifelong import run as running
-from tasktheme.experiments.lifelong.arms import SideBySide
+from tasktheme.experiments.lifelong.arms import Arm, SideBySide
 from tasktheme.experiments.lifelong.comparison import compare, mean_of, smoothed
 from tasktheme.experiments.lifelong.lifelong import read_results, run_lifelong
-from tasktheme.experiments.lifelong.records import Record, all_records
+from tasktheme.experiments.lifelong.records import Record, all_records, open_records
 from tasktheme.report.lifelong_plots import lifelong_figure
 
 TINY: dict[str, Any] = {"ways": 3, "queries": 3, "filters": 4, "modules": 3, "pool": 6, "evaluate_every": 4, "test_tasks": 5}
@@ -276,9 +276,59 @@ def test_arms_of_another_experiment_are_not_gone_on_with(split: DataSplit, tmp_p
         run_lifelong(split, tmp_path, **how, changes=TINY | {"learning_rate": 0.1})
     with pytest.raises(ModelFileError, match="other experiment"):
         run_lifelong(split, tmp_path, **how, changes=TINY | {"pool": 7})
-    (tmp_path / "protonet-induction" / "arms" / "random-0.safetensors").write_bytes(b"nothing")
-    with pytest.raises(ModelFileError, match="damaged"):
-        run_lifelong(split, tmp_path, **how, changes=TINY)
+
+
+def interrupted(split: DataSplit, out: Path, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two arms kept at each step, the last time at ``step``."""
+    with monkeypatch.context() as patch:
+        patch.setattr(running, "_SAVE_SECONDS", 0.0)
+        original = SideBySide.train_step
+
+        def stopping(self: SideBySide) -> None:
+            original(self)
+            if self.step == step:
+                signal.raise_signal(signal.SIGINT)
+
+        patch.setattr(SideBySide, "train_step", stopping)
+        with pytest.raises(Interrupted):
+            run_lifelong(split, out, **TWO)
+
+
+TWO = COMMON | {"policies": ("random",), "steps": 6, "changes": TINY}
+
+
+@pytest.mark.parametrize("step", [1, 4])
+@pytest.mark.parametrize("fault", ["killed between the two files", "damaged"])
+def test_arms_kept_together_go_on_from_the_last_point_of_all(
+    fault: str, step: int, split: DataSplit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_lifelong(split, tmp_path / "whole", **TWO)
+    interrupted(split, tmp_path / "parts", step, monkeypatch)
+    arms = tmp_path / "parts" / "protonet-induction" / "arms"
+    second, before = arms / "random-1.arm", arms / "random-1.arm.before"
+    assert before.exists() == (step > 1)
+    if fault == "damaged" and step > 1:
+        second.write_bytes(second.read_bytes()[:-1])
+        with pytest.warns(UserWarning, match=r"random-1\.arm.*checkpoint before it"):
+            run_lifelong(split, tmp_path / "parts", **TWO)
+    elif fault == "damaged":
+        second.write_bytes(b"nothing")
+        with pytest.raises(ModelFileError, match=r"random-1\.arm.*damaged"):
+            run_lifelong(split, tmp_path / "parts", **TWO)
+        return
+    else:
+        before.replace(second) if step > 1 else second.unlink()
+        run_lifelong(split, tmp_path / "parts", **TWO)
+    assert_same(records(tmp_path / "parts"), records(tmp_path / "whole"))
+
+
+def test_arms_that_join_later_do_not_put_others_back(split: DataSplit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupted(split, tmp_path, 4, monkeypatch)
+    arms = tmp_path / "protonet-induction" / "arms"
+    found = open_records(
+        arms, [Arm("random", seed) for seed in range(3)], [record.identity for record in records(tmp_path)] + [{}]
+    )
+    assert [record.step for record in found] == [4, 4, 0]
 
 
 def test_a_loss_that_is_not_finite_stops_all_and_keeps_the_last_good_state(

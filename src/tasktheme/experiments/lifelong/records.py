@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from tasktheme.errors import ModelFileError
 from tasktheme.experiments.lifelong.arms import Arm
-from tasktheme.files import pack_tensors, read_tensors, write_file
+from tasktheme.training.checkpoint_file import clear_leftovers, read_before, read_checkpoint, write_checkpoint
 
 _KIND = "tasktheme lifelong arm"
 _FORMAT = 1
@@ -33,6 +34,7 @@ class Record:
         final: accuracy on each task of the last test, as far as it has come, with ``final_tasks`` in all ("all" or a number).
         seconds: its share of the time that steps took, evaluation apart; arms side by side share it equally.
         stopped: whether it has stopped learning.
+        beside: the arms that it was kept together with, itself among them.
     """
 
     arm: Arm
@@ -47,6 +49,7 @@ class Record:
     final_tasks: int | str | None = None
     seconds: float = 0.0
     stopped: bool = False
+    beside: Sequence[str] = ()
     state: dict[str, Tensor] = field(default_factory=dict)
 
     def save(self, folder: Path) -> None:
@@ -65,13 +68,24 @@ class Record:
             "final_tasks": self.final_tasks,
             "seconds": self.seconds,
             "stopped": self.stopped,
+            "beside": list(self.beside),
         }
-        write_file(_file(folder, self.arm), pack_tensors(tensors | {f"state.{k}": v for k, v in self.state.items()}, info))
+        write_checkpoint(_file(folder, self.arm), tensors | {f"state.{k}": v for k, v in self.state.items()}, info)
+
+
+def save_together(folder: Path, records: Sequence[Record]) -> None:
+    """Write the files of arms that are at the same point."""
+    for record in records:
+        record.beside = [str(other.arm) for other in records]
+        record.save(folder)
 
 
 def read_record(path: Path) -> Record:
-    """What :meth:`Record.save` wrote."""
-    tensors, info = read_tensors(path)
+    """What :meth:`Record.save` wrote last."""
+    return _record(path, *read_checkpoint(path))
+
+
+def _record(path: Path, tensors: dict[str, Tensor], info: dict[str, Any]) -> Record:
     if info.get("kind") != _KIND or info.get("format", 0) > _FORMAT:
         raise ModelFileError(f"{str(path)!r} does not keep an arm of a lifelong experiment that this version can read")
     evaluated = {int(name.split(".")[1]): value.numpy() for name, value in tensors.items() if name.startswith("evaluated.")}
@@ -84,13 +98,26 @@ def read_record(path: Path) -> Record:
         learned=tensors["record.learned"].numpy(),
         final=tensors["record.final"].numpy(),
         state={name.removeprefix("state."): value for name, value in tensors.items() if name.startswith("state.")},
-        **{name: info[name] for name in ("identity", "step", "final_tasks", "seconds", "stopped")},
+        **{name: info[name] for name in ("identity", "step", "final_tasks", "seconds", "stopped", "beside")},
     )
 
 
-def open_record(folder: Path, arm: Arm, identity: dict[str, Any]) -> Record:
-    """The arm's record as far as it has come; ModelFileError where it is of another experiment."""
+def open_records(folder: Path, arms: Sequence[Arm], identities: Sequence[dict[str, Any]]) -> list[Record]:
+    """The arms' records as far as they have come; ModelFileError where one is of another experiment.
+
+    Arms that were kept together go on together: where a kill fell between their files, or one is damaged, from the last
+    point that all of them have.
+    """
+    records = [_open_record(folder, arm, identity) for arm, identity in zip(arms, identities, strict=True)]
+    step = {str(record.arm): record.step for record in records}
+    return [
+        _at(folder, record, min(step.get(name, record.step) for name in (*record.beside, str(record.arm)))) for record in records
+    ]
+
+
+def _open_record(folder: Path, arm: Arm, identity: dict[str, Any]) -> Record:
     path = _file(folder, arm)
+    clear_leftovers(path)
     if not path.exists():
         return Record(arm, identity)
     record = read_record(path)
@@ -102,10 +129,21 @@ def open_record(folder: Path, arm: Arm, identity: dict[str, Any]) -> Record:
     return record
 
 
+def _at(folder: Path, record: Record, step: int) -> Record:
+    """The record at an earlier step, where that was kept too; at step 0 nothing is needed."""
+    if step == record.step:
+        return record
+    if step == 0:
+        return Record(record.arm, record.identity)
+    path = _file(folder, record.arm)
+    before = read_before(path)
+    return _record(path, *before) if before is not None and before[1].get("step") == step else record
+
+
 def all_records(folder: Path) -> list[Record]:
     """Every arm of a folder, by policy and seed."""
-    return sorted((read_record(path) for path in folder.glob("*.safetensors")), key=lambda record: record.arm)
+    return sorted((read_record(path) for path in folder.glob("*.arm")), key=lambda record: record.arm)
 
 
 def _file(folder: Path, arm: Arm) -> Path:
-    return folder / f"{arm}.safetensors"
+    return folder / f"{arm}.arm"

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from tasktheme.errors import Interrupted, TrainingError
 from tasktheme.experiments.lifelong.arms import Arm, SideBySide, new_learners
-from tasktheme.experiments.lifelong.records import Record, open_record
+from tasktheme.experiments.lifelong.records import Record, open_records, save_together
 from tasktheme.experiments.lifelong.world import World
 from tasktheme.files import make_folder
 from tasktheme.learners.base import precision
@@ -66,7 +66,7 @@ class Experiment:
         listed = self.world.final(final_tasks)
         make_folder(self.folder)
         arms = sorted(Arm(policy, seed) for policy in self.policies for seed in range(seeds))
-        records = [open_record(self.folder, arm, self.identity(arm.policy)) for arm in arms]
+        records = open_records(self.folder, arms, [self.identity(arm.policy) for arm in arms])
         with precision(self.world.learner), stop_requests() as stopping:
             self._train(records, steps, stopping, progress=progress)
             self._test(records, listed, final_tasks, stopping, progress=progress)
@@ -192,7 +192,8 @@ class _Training:
                 record.state |= {name: value[row] for name, value in parts.items()}
         for record in self.records:
             record.final = np.zeros(0)  # of an earlier step
-            record.save(self._folder)
+        save_together(self._folder, self.records)
+        for record in self.records:
             record.state = {name: value.cpu() for name, value in record.state.items()}
 
     def _load(self) -> None:
@@ -237,8 +238,7 @@ def _test_group(
         advance((last - first) * len(records), "")
         now, stop = time.monotonic(), stopping()
         if last == until or stop or now - saved > _SAVE_SECONDS:
-            for record in records:
-                record.save(experiment.folder)
+            save_together(experiment.folder, records)
             saved = now
         if stop and last < until:
             raise Interrupted(f"the last test was interrupted after {last:,} of {len(listed):,} tasks")
