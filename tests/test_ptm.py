@@ -250,8 +250,11 @@ def _edit(folder: Path, **changes: object) -> None:
         (lambda folder: _edit(folder, format=99), "format 99, newer than this tasktheme reads"),
         (lambda folder: _edit(folder, point_shape=[1, 32, 32]), "damaged"),
         (lambda folder: _edit(folder, settings={"nonsense": 1}), "damaged"),
-        (lambda folder: _edit(folder, settings=SMALL.changed({"themes": 4}).as_dict()), "themes are not 4"),
-        (lambda folder: _edit(folder, settings=SMALL.changed({"covariance": "diagonal"}).as_dict()), "diagonal"),
+        (
+            lambda folder: _edit(folder, settings=SMALL.changed({"themes": 4}).as_dict()),
+            "'themes.alpha' are torch.float32 of shape (3,), expected torch.float32 of shape (4,)",
+        ),
+        (lambda folder: _edit(folder, settings=SMALL.changed({"covariance": "diagonal"}).as_dict()), "'themes.Sigma' are"),
         (shutil.rmtree, "no model folder"),
     ],
 )

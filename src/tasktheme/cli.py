@@ -205,6 +205,10 @@ def _run() -> NoReturn:
             str(error).replace("fit again with resume", "run it again with --resume"),
             1 if isinstance(error, TrainingError) else 2,
         )
+    except OSError as error:  # a path that no part of the program could make sense of: too long, no access
+        if _state["debug"]:
+            raise
+        leave(f"{str(error.filename or 'a file')!r}: {error.strerror or error}", 2)
     except Exception as error:
         explain = getattr(error, "format_message", None)  # an error of the command line itself
         if callable(explain):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from tasktheme.errors import ModelFileError, OutputError
+from tasktheme.untrusted import parse_json
 
 
 def write_file(path: Path, content: bytes) -> None:
@@ -25,7 +27,8 @@ def write_file(path: Path, content: bytes) -> None:
             os.fsync(file.fileno())
         temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
         raise OutputError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
 
 
@@ -47,9 +50,9 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """What :func:`pack_tensors` packed."""
     try:
         with safe_open(path, framework="pt") as file:
-            info = json.loads((file.metadata() or {})["tasktheme"])
+            info = parse_json((file.metadata() or {})["tasktheme"])
             return {name: file.get_tensor(name) for name in file.keys()}, info  # noqa: SIM118 (not a dict)
     except FileNotFoundError as error:
         raise ModelFileError(f"{str(path)!r} is missing") from error
-    except (SafetensorError, OSError, ValueError, KeyError) as error:
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
         raise ModelFileError(f"{str(path)!r} is damaged or not tasktheme's: {error}") from error

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from tasktheme.errors import DataError, OutputError, SettingsError
+from tasktheme.untrusted import exists, expand_home
 
 if TYPE_CHECKING:
     from tasktheme.data.dataset import Dataset, DataSplit
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from tasktheme.settings import Settings
 
 
+_LONGEST_LINE = 1_000  # characters of an error: a name in it may have thousands
 INTERRUPTED = 130  # exit status of a program that SIGINT ended, as shells count
 
 
@@ -119,8 +121,8 @@ class Source:
         """Whether it is a folder or zip of images; a data set that has this name goes first."""
         from tasktheme.data.loading import is_named
 
-        path = Path(self.data).expanduser()
-        return not is_named(self.data) and (path.is_dir() or path.suffix.lower() == ".zip")
+        path = expand_home(self.data)
+        return not is_named(self.data) and exists(path) and (path.is_dir() or path.suffix.lower() == ".zip")
 
     def split(self) -> DataSplit:
         """All parts of a labelled data set."""
@@ -187,15 +189,20 @@ def image_side(size: int | None, point_shape: tuple[int, ...]) -> int:
 
 def leave(message: str, code: int) -> NoReturn:
     """End the program with one line."""
-    typer.echo(f"tasktheme: {' '.join(message.split())}", err=True)
+    line = " ".join(message.split())
+    typer.echo(f"tasktheme: {line if len(line) <= _LONGEST_LINE else line[:_LONGEST_LINE] + ' ...'}", err=True)
     sys.exit(code)
 
 
 def refuse_existing(path: Path, *, overwrite: bool) -> None:
     """OutputError where an output exists and may not be replaced, or where its folder does not exist."""
-    if path.exists() and not overwrite:
+    try:
+        there = path.exists()
+    except OSError as error:
+        raise OutputError(f"{str(path)!r} cannot be written: {error.strerror}") from error
+    if there and not overwrite:
         raise OutputError(f"{str(path)!r} exists already; choose another name, or --overwrite")
-    if not path.absolute().parent.is_dir():
+    if not exists(path.absolute().parent) or not path.absolute().parent.is_dir():
         raise OutputError(f"{str(path)!r} cannot be written: its folder does not exist")
 
 
@@ -231,6 +238,6 @@ def parse_changes(changes: list[str]) -> dict[str, Any]:
             raise SettingsError(f"--set takes NAME=VALUE, got {change!r}")
         try:
             parsed[key.strip()] = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
+        except (ValueError, RecursionError):
             parsed[key.strip()] = text.strip()  # a bare word: --set norm=batch
     return parsed

@@ -23,7 +23,7 @@ from tasktheme.model.themes import Themes
 from tasktheme.nets.build import Networks
 from tasktheme.progress import progress_bar
 from tasktheme.settings import Settings
-from tasktheme.storage import fingerprint, load_model, save_model
+from tasktheme.storage import check_tensors, fingerprint, load_model, save_model
 from tasktheme.tasks.taskset import TaskSet
 from tasktheme.theme_summary import ThemeSummary, some_rows, summarise
 from tasktheme.training.checkpoint import resume_training, save_training
@@ -258,10 +258,13 @@ class PTM:
         try:
             model = cls(settings=Settings().changed(about["settings"]), device=str(where))
             model.history, model.trained_on = about["history"], about["trained_on"]
-            networks = Networks(model.settings, tuple(about["point_shape"]), where)
+            point_shape = tuple(about["point_shape"])
+            check_tensors(tensors, _expected_tensors(model.settings, point_shape))
+            networks = Networks(model.settings, point_shape, where)
             networks.load(tensors)
             themes = Themes.from_tensors(tensors, floor=model.settings.covariance_floor, device=where)
-            _check_themes(themes, model.settings)
+            if not bool(themes.valid):
+                raise RuntimeError("its themes are not finite, or their covariances not positive definite")
         except (KeyError, TypeError, RuntimeError, SettingsError) as error:
             raise ModelFileError(f"{str(path)!r} is damaged: {' '.join(str(error).split())}") from error
         model._fitted = _Fitted(networks, themes)
@@ -328,13 +331,19 @@ def _worth_compiling(device: torch.device, tasks: int) -> bool:
     return device.type == "cuda" and tasks >= _TASKS_WORTH_COMPILING and compiler_fault(device) is None
 
 
-def _check_themes(themes: Themes, settings: Settings) -> None:
-    """RuntimeError where loaded themes are not those that the settings describe."""
-    axes = 3 if settings.covariance == "full" else 2
-    if len(themes.alpha) != settings.themes or themes.moments.Sigma.ndim != axes:
-        raise RuntimeError(f"its themes are not {settings.themes} with {settings.covariance} covariance, as its settings say")
-    if not bool(themes.valid):
-        raise RuntimeError("its themes are not finite, or their covariances not positive definite")
+def _expected_tensors(settings: Settings, point_shape: tuple[int, ...]) -> dict[str, Tensor]:
+    """Tensors without content of the shapes that a saved model has: nothing is allocated, whatever its settings claim."""
+    with torch.device("meta"):
+        networks = Networks(settings, point_shape, torch.device("meta"))
+        dimensions = settings.latent_dim if networks.decoder is not None else point_shape[0]  # no decoder: the data's own
+        mu = torch.empty(settings.themes, dimensions)
+        Sigma = torch.empty(settings.themes, dimensions, dimensions) if settings.covariance == "full" else mu
+        return {
+            **networks.state_dict(),
+            **{f"themes.{name}": mu[:, 0] for name in ("alpha", "n")},
+            "themes.mu": mu,
+            "themes.Sigma": Sigma,
+        }
 
 
 def _log_likelihood(themes: Themes, embedded: EmbeddedTasks) -> Tensor:

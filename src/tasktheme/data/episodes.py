@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tasktheme.data.dataset import Dataset
 
 _RANDOM_TASKS = 100  # drawn where nobody says how many
+_MOST = 2**31 - 1  # tasks, ways or shots
 _KEYS_AT_ONCE = 1 << 22  # random keys held together when many tasks are drawn
 _GROUP, _WAYS, _CLASSES, _POINTS, _SHOTS = range(5)  # streams of random numbers, one for each choice; _SHOTS + i for half i
 
@@ -172,8 +173,8 @@ class Episodes:
         sampler = EpisodeSampler(dataset, ways=ways, shots=shots, seed=seed, tasks=tasks, within_group=within_group)
         if n is None:
             n = _RANDOM_TASKS if sampler.listed is None else len(sampler.listed)
-        if not _is_whole(n) or n < 1:
-            raise DataError(f"n, the number of tasks, must be a whole number of at least 1, got {n!r}")
+        if not _is_whole(n) or not 1 <= n <= _MOST:
+            raise DataError(f"n, the number of tasks (at most {_MOST:,}), must be a whole number of at least 1, got {n!r}")
         classes, class_mask = sampler.classes(torch.arange(n))
         keys_of_task = classes.shape[1] * int(dataset.counts.max())
         drawn = [sampler.draw(task)[0] for task in torch.arange(n).split(max(1, _KEYS_AT_ONCE // keys_of_task))]
@@ -209,9 +210,9 @@ class Episodes:
 
 def _as_range(value: object, what: str) -> tuple[int, int]:
     pair: Any = (value, value) if _is_whole(value) else value
-    if isinstance(pair, list | tuple) and len(pair) == 2 and all(map(_is_whole, pair)) and 1 <= pair[0] <= pair[1]:
+    if isinstance(pair, list | tuple) and len(pair) == 2 and all(map(_is_whole, pair)) and 1 <= pair[0] <= pair[1] <= _MOST:
         return int(pair[0]), int(pair[1])
-    raise DataError(f"{what} must be a positive whole number or a range (fewest, most), got {value!r}")
+    raise DataError(f"{what} must be a positive whole number or a range (fewest, most), of at most {_MOST:,}, got {value!r}")
 
 
 def _is_whole(value: object) -> bool:
