@@ -16,7 +16,7 @@ from tasktheme.untrusted import exists, expand_home
 
 if TYPE_CHECKING:
     from tasktheme.data.dataset import Dataset, DataSplit
-    from tasktheme.data.episodes import Episodes, Range
+    from tasktheme.data.episodes import EpisodeStream, Range
     from tasktheme.settings import Settings
 
 
@@ -155,8 +155,11 @@ class Source:
         seed: int,
         tasks_file: Path | None,
         all_combinations: bool,
-    ) -> Episodes | Dataset:
-        """Tasks: each folder one, or from a part of a labelled data set random ones, those of a file, or all there are."""
+    ) -> EpisodeStream | Dataset:
+        """Tasks: each folder one, or from a part of a labelled data set random ones, those of a file, or all there are.
+
+        The latter are drawn when they are wanted, as there may be millions.
+        """
         if (unlabelled is True) + all_combinations + (tasks_file is not None) > 1:
             raise SettingsError("--unlabelled, --tasks-file and --all-combinations exclude each other: give one")
         if unlabelled is None:
@@ -166,8 +169,8 @@ class Source:
         dataset = self.part(part)
         if all_combinations:
             every = dataset.combinations() if ways is None else dataset.combinations(ways)  # type: ignore[arg-type]  # checked there
-            return dataset.episodes(shots=shots, n=number, seed=seed, tasks=every)
-        return dataset.episodes(ways, shots, number, seed=seed, tasks=tasks_file)
+            return dataset.stream(shots=shots, n=number, seed=seed, tasks=every)
+        return dataset.stream(ways, shots, number, seed=seed, tasks=tasks_file)
 
     def tasks(self) -> Dataset:
         """Unlabelled tasks."""

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from tasktheme.data.dataset import Dataset, DataSplit
-from tasktheme.data.episodes import EpisodeBatch, Episodes, whole_tasks
+from tasktheme.data.episodes import EpisodeBatch, Episodes, EpisodeStream, whole_tasks
 from tasktheme.device import find_device
 from tasktheme.errors import DataError, ModelFileError, NotFittedError, SettingsError
 from tasktheme.maths import gaussian
@@ -36,6 +36,7 @@ from tasktheme.training.resumable import check_run, run_resumably
 _POINTS_IN_BATCH = {"cpu": 10_000, "cuda": 100_000}  # data points, padding included, that are embedded together
 _TASKS_WORTH_COMPILING = 400_000  # an H200 trains as many in the two minutes that compiled code takes, its making included
 _NUMBERS_AT_ONCE = 1 << 26  # of the K x D numbers behind each data point's likelihoods
+_TASKS_IN_PART = 10_000  # of a stream
 _DECODED = 4  # times fewer data points go through the decoder together
 _SHARED = 2  # tasks that an average data point is in, for which it pays to embed each point once
 
@@ -124,16 +125,17 @@ class PTM:
         self._fitted = _Fitted(networks, trainer.themes)
         return self
 
-    def embed(self, tasks: TaskData, *, progress: bool = False) -> TaskSet:
+    def embed(self, tasks: TaskData, *, progress: bool = False, points: SharedPoints | None = None) -> TaskSet:
         """Infer each task's Dirichlet distribution over themes.
 
         ``tasks`` are episodes, unlabelled tasks, or simply a list of arrays of data points, of any sizes from one up.
+        ``points`` are those of the episodes' data set where they are embedded already.
         """
         fitted = self._require_fitted()
         source = _as_tasks(tasks)
         gamma = np.empty((_count(source), len(fitted.themes.alpha)))
         converged = np.empty(len(gamma), dtype=np.bool_)
-        for which, embedded in self._embedded(source, progress=progress):
+        for which, embedded in self._embedded(source, progress=progress, points=points):
             posterior = self._posterior(fitted, embedded)
             gamma[which] = posterior.gamma.double().cpu().numpy()
             converged[which] = posterior.converged.cpu().numpy()
@@ -144,6 +146,23 @@ class PTM:
             sizes, columns = source.counts, {"name": list(source.class_names)}
         prior = fitted.themes.alpha.double().cpu().numpy()
         return TaskSet(gamma, sizes, converged, columns, fitted.fingerprint, prior)
+
+    def embed_stream(self, tasks: EpisodeStream, *, progress: bool = False) -> Iterator[TaskSet]:
+        """What :meth:`embed` gives, some thousands of tasks at a time and in order, in memory that does not grow with them.
+
+        ``tasks`` are those of ``dataset.stream(...)``. Each data point is embedded once where that pays and its embedding
+        does not depend on its task; those of the whole data set are then held.
+        """
+        encoder, points = self._require_fitted().networks.encoder, None
+        self._check_points(tasks.dataset, self._require_fitted().networks)
+        if encoder.independent and _SHARED * len(tasks.dataset) <= len(tasks) * tasks.points_of_task:
+            rows = torch.arange(len(tasks.dataset), device=self.device)
+            with progress_bar("embedding data points", len(rows), show=progress) as advance:
+                points = SharedPoints(encoder, tasks.dataset.tensor.to(self.device), rows, advance)
+        with progress_bar("embedding", len(tasks), show=progress) as advance:
+            for part in tasks.parts(_TASKS_IN_PART):
+                yield self.embed(part, points=points)
+                advance(len(part), "")
 
     def mean_embedding(self, tasks: TaskData, *, progress: bool = False) -> npt.NDArray[np.float32]:
         """(T, D) the mean embedding of each task's data points: a plain vector to compare the themes with."""
@@ -275,14 +294,18 @@ class PTM:
             raise NotFittedError("this model is not fitted yet: call fit first, or load a saved model")
         return self._fitted
 
-    def _embedded(self, tasks: Episodes | Dataset, *, progress: bool) -> Iterator[tuple[npt.NDArray[np.int64], EmbeddedTasks]]:
+    def _embedded(
+        self, tasks: Episodes | Dataset, *, progress: bool, points: SharedPoints | None = None
+    ) -> Iterator[tuple[npt.NDArray[np.int64], EmbeddedTasks]]:
         """Batches of tasks through the encoder, with the tasks' places."""
         networks = self._require_fitted().networks
         dataset = tasks.dataset if isinstance(tasks, Episodes) else tasks
         self._check_points(dataset, networks)
         data = dataset.tensor.to(self.device)
         embed: Callable[[EpisodeBatch], EmbeddedTasks] = partial(embed_batch, networks.encoder, data)
-        if isinstance(tasks, Episodes) and networks.encoder.independent:
+        if points is not None:
+            embed = points.batch
+        elif isinstance(tasks, Episodes) and networks.encoder.independent:
             rows = tasks.batch.rows[tasks.batch.mask]
             distinct = rows.unique().to(self.device)
             if _SHARED * len(distinct) <= len(rows):

@@ -48,6 +48,8 @@ def check_output(path: Path, *, overwrite: bool) -> None:
         raise OutputError(f"{str(path)!r} is not a saved model, or holds other files too: it will not be overwritten")
     parent = path.absolute().parent
     try:
+        if path.is_symlink() and not exists(path):
+            raise OSError("it is a link that leads nowhere")
         parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=parent, prefix=".tasktheme"):
             pass

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import zipfile
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tasktheme.errors import DataError, ModelFileError, OutputError
+from tasktheme.errors import DataError, ModelFileError, OutputError, TaskThemeError
 from tasktheme.files import write_file
 from tasktheme.untrusted import exists, parse_json, read_npz_arrays, refuse_bomb
 
@@ -83,15 +84,48 @@ def write_tasks(tasks: TaskSet, path: Path) -> None:
     """Write a task set with what is known of its model."""
     check_ending(path)
     if path.suffix.lower() == ".parquet":
-        import pyarrow as pa
-
-        own = make_table({**tasks.columns, "size": tasks.sizes, "converged": tasks.converged})
-        flat = pa.array(tasks.concentration.reshape(-1))
-        nested = pa.FixedSizeListArray.from_arrays(flat, tasks.concentration.shape[1])
-        table = own.append_column("concentration", nested).replace_schema_metadata({_ABOUT: _about(tasks)})
-        write_table(table, path)
+        write_table(_parquet_table(tasks, len(tasks)), path)
     else:
         write_table(whole_table(tasks), path)
+
+
+def stream_tasks(parts: Iterable[TaskSet], path: Path, *, count: int) -> None:
+    """Write the parts of a task set of ``count`` tasks to a Parquet file as they come, which :func:`read_tasks` reads as one.
+
+    They go to a temporary name beside ``path``, which is synced and renamed at the end, or removed.
+    """
+    import pyarrow.parquet as pq
+
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file, ExitStack() as stack:
+            writer = None
+            for part in parts:
+                table = _parquet_table(part, count)
+                if writer is None:
+                    writer = stack.enter_context(pq.ParquetWriter(file, table.schema))
+                writer.write_table(table)
+            stack.close()  # writes the end of the file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        if isinstance(error, TaskThemeError):  # of the making, not of the keeping
+            raise
+        raise OutputError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _parquet_table(tasks: TaskSet, count: int) -> pa.Table:
+    """Tasks as a Parquet file has them: gamma as one column of lists, and what is known of the model beside the table."""
+    import pyarrow as pa
+
+    own = make_table({**tasks.columns, "size": tasks.sizes, "converged": tasks.converged})
+    flat = pa.array(tasks.concentration.reshape(-1))
+    nested = pa.FixedSizeListArray.from_arrays(flat, tasks.concentration.shape[1])
+    return own.append_column("concentration", nested).replace_schema_metadata({_ABOUT: _about(tasks, count)})
 
 
 def whole_table(tasks: TaskSet) -> pa.Table:
@@ -100,13 +134,13 @@ def whole_table(tasks: TaskSet) -> pa.Table:
 
     table = task_table(tasks)
     texts = [field.name for field in table.schema if pa.types.is_string(field.type) or pa.types.is_list(field.type)]
-    about = _about(tasks, texts=texts)  # else the name 007 came back as the number 7
+    about = _about(tasks, len(tasks), texts=texts)  # else the name 007 came back as the number 7
     return table.append_column(_ABOUT, [[about, *[""] * (len(tasks) - 1)][: len(tasks)]])
 
 
-def _about(tasks: TaskSet, **more: Any) -> str:
+def _about(tasks: TaskSet, count: int, **more: Any) -> str:
     prior = None if tasks.prior is None else tasks.prior.tolist()
-    return json.dumps({"format": FORMAT, "fingerprint": tasks.fingerprint, "prior": prior, "tasks": len(tasks), **more})
+    return json.dumps({"format": FORMAT, "fingerprint": tasks.fingerprint, "prior": prior, "tasks": count, **more})
 
 
 def is_task_file(path: Path) -> bool:
