@@ -205,6 +205,8 @@ def refuse_existing(path: Path, *, overwrite: bool) -> None:
         raise OutputError(f"{str(path)!r} cannot be written: {error.strerror}") from error
     if there and not overwrite:
         raise OutputError(f"{str(path)!r} exists already; choose another name, or --overwrite")
+    if there and path.is_dir():
+        raise OutputError(f"{str(path)!r} is a folder, and no file to write to")
     if not exists(path.absolute().parent) or not path.absolute().parent.is_dir():
         raise OutputError(f"{str(path)!r} cannot be written: its folder does not exist")
 

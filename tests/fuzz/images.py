@@ -177,8 +177,8 @@ def _special_file(random: Random, home: Path) -> str:
 
 def _question(random: Random, box: Box, root: Path, name: str, may_load: bool) -> Case:
     asks = [
-        lambda: tt.load_dataset(root, size=16, progress=False),
-        lambda: tt.load_tasks(root, size=16, progress=False),
+        lambda: _check(tt.load_dataset(root, size=16, progress=False), root),
+        lambda: _check(tt.load_tasks(root, size=16, progress=False), root),
         ["embed", box.stocked("model"), str(root), "--out", str(box.out / "tasks.parquet"), "--quiet"],
         [
             "embed",
@@ -198,3 +198,11 @@ def _question(random: Random, box: Box, root: Path, name: str, may_load: bool) -
     ask = asks[int(random.integers(len(asks)))]
     may_load = may_load or (isinstance(ask, list) and "--allow-damaged" in ask) or name == "deep folder"
     return Case(f"image, {name}", ask, may_load)
+
+
+def _check(loaded: tt.Dataset | tt.DataSplit, root: Path) -> None:
+    """What is loaded is all there is, as pixels."""
+    parts = [loaded.train, loaded.test] if isinstance(loaded, tt.DataSplit) else [loaded]
+    files = [file for file in root.rglob("*") if file.is_file() and not file.name.startswith(".")]
+    assert sum(map(len, parts)) == len(files)
+    assert all(part.x.dtype == np.uint8 and part.point_shape[1:] == (16, 16) for part in parts)

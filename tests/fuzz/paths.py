@@ -130,7 +130,7 @@ def bad_output_path(random: Random, box: Box) -> Case:
 
 
 def unreadable(random: Random, box: Box) -> Case:
-    """Files that may not be read; as root, who may read everything, names that are links out of the folder."""
+    """Files that may not be read; root reads them all the same."""
     name = str(pick(random, ["tasks.parquet", "features.npz", "photos.zip", "settings.toml", "list.csv"]))
     file = box.folder / name
     shutil.copy(box.stock / name, file)

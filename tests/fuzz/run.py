@@ -32,6 +32,7 @@ KINDS: dict[str, tuple[Kind, int]] = {  # with how many of a hundred inputs each
     "options": (texts.bad_option, 4),
     "paths to read": (paths.bad_input_path, 4),
     "paths to write": (paths.bad_output_path, 2),
+    "files without access": (paths.unreadable, 1),
 }
 _ADDRESSES = 12 << 30  # bytes of address space: what claims more fails here, instead of taking the machine with it
 
