@@ -205,16 +205,14 @@ def _run() -> NoReturn:
             str(error).replace("fit again with resume", "run it again with --resume"),
             1 if isinstance(error, TrainingError) else 2,
         )
-    except OSError as error:  # a path that no part of the program could make sense of: too long, no access
-        if _state["debug"]:
-            raise
-        leave(f"{str(error.filename or 'a file')!r}: {error.strerror or error}", 2)
     except Exception as error:
         explain = getattr(error, "format_message", None)  # an error of the command line itself
         if callable(explain):
             leave(f"{explain()} (tasktheme --help shows what there is)", 2)
         if _state["debug"]:
             raise
+        if isinstance(error, OSError) and error.filename is not None:  # a path that cannot be asked for: too long, no access
+            leave(f"{str(error.filename)!r}: {error.strerror}", 2)
         leave(f"unexpected {type(error).__name__}: {error} (tasktheme --debug ... shows where)", 1)
     sys.exit(code if isinstance(code, int) else 0)
 

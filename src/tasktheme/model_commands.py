@@ -42,7 +42,7 @@ from tasktheme.task_commands import load_file, pipe_csv, warn_of_collapse
 
 if TYPE_CHECKING:
     from tasktheme.data.dataset import Dataset
-    from tasktheme.data.episodes import Episodes, EpisodeStream
+    from tasktheme.data.episodes import Episodes
 
 _MANY = 20_000  # tasks; of more, a Parquet file is written as they come, in memory that does not grow
 
@@ -87,7 +87,7 @@ def embed(
         refuse_existing(out, overwrite=overwrite)
     loaded = PTM.load(model, device=device.value)
     source = Source(data, data_dir, image_side(size, loaded.point_shape), held_out, allow_damaged, quiet)
-    wanted = source.draw(unlabelled, part, ways, shots, number, seed, tasks_file, all_combinations)
+    wanted = source.stream(unlabelled, part, ways, shots, number, seed, tasks_file, all_combinations)
     if isinstance(wanted, EpisodeStream) and len(wanted) > _MANY and out is not None and out.suffix.lower() == ".parquet":
         parts = loaded.embed_stream(wanted, progress=not quiet)
         first = next(parts)
@@ -96,7 +96,7 @@ def embed(
         if not quiet:
             typer.echo(f"wrote {out}: {counted(len(wanted), 'task')}")
         return
-    tasks = loaded.embed(_all(wanted), progress=not quiet)
+    tasks = loaded.embed(wanted.all() if isinstance(wanted, EpisodeStream) else wanted, progress=not quiet)
     warn_of_collapse(tasks)
     if out is None and not sys.stdout.isatty():
         pipe_csv(whole_table(tasks))
@@ -215,7 +215,7 @@ def explore(
 
     def draw(n: int | None) -> Episodes | Dataset:
         source = Source(data or tasks, data_dir, image_side(size, loaded.point_shape), held_out, allow_damaged, quiet)
-        return _all(source.draw(unlabelled, part, ways, shots, n, seed, tasks_file, all_combinations))
+        return source.draw(unlabelled, part, ways, shots, n, seed, tasks_file, all_combinations)
 
     origin: Episodes | Dataset | None
     if stored is None:
@@ -231,9 +231,3 @@ def explore(
     if not quiet:
         typer.echo(f"wrote {out}: {counted(len(embedded), 'task')}, {out.stat().st_size / 1e6:.1f} MB")
         typer.echo(f"open   {out.resolve().as_uri()}")
-
-
-def _all(tasks: EpisodeStream | Dataset) -> Episodes | Dataset:
-    from tasktheme.data.dataset import Dataset
-
-    return tasks if isinstance(tasks, Dataset) else tasks.draw(0, len(tasks))

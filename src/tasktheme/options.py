@@ -16,7 +16,7 @@ from tasktheme.untrusted import exists, expand_home
 
 if TYPE_CHECKING:
     from tasktheme.data.dataset import Dataset, DataSplit
-    from tasktheme.data.episodes import EpisodeStream, Range
+    from tasktheme.data.episodes import Episodes, EpisodeStream, Range
     from tasktheme.settings import Settings
 
 
@@ -145,7 +145,14 @@ class Source:
             raise DataError(f"{split.name!r} has no part 'val'; it has train and test")
         return wanted
 
-    def draw(
+    def draw(self, *chosen: Any) -> Episodes | Dataset:
+        """The tasks of :meth:`stream`, with the same arguments, all at once."""
+        from tasktheme.data.episodes import EpisodeStream
+
+        tasks = self.stream(*chosen)
+        return tasks.all() if isinstance(tasks, EpisodeStream) else tasks
+
+    def stream(
         self,
         unlabelled: bool | None,
         part: Part,

@@ -48,13 +48,14 @@ def check_output(path: Path, *, overwrite: bool) -> None:
         raise OutputError(f"{str(path)!r} is not a saved model, or holds other files too: it will not be overwritten")
     parent = path.absolute().parent
     try:
-        if path.is_symlink() and not exists(path):
-            raise OSError("it is a link that leads nowhere")
+        leads_nowhere = path.is_symlink() and not exists(path)
         parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=parent, prefix=".tasktheme"):
             pass
     except OSError as error:
         raise OutputError(f"cannot write in {str(parent)!r}: {error.strerror or error}") from error
+    if leads_nowhere:
+        raise OutputError(f"{str(path)!r} is a link that leads nowhere: remove it, or choose another name")
 
 
 def _holds_only_a_model(path: Path) -> bool:

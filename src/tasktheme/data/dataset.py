@@ -184,8 +184,7 @@ class Dataset:
             tasks: the classes of each task, instead of ``ways``: rows of class names ("group/class" where a name is not
                 enough) or numbers, such as :meth:`combinations` gives, or a CSV file with a line for each task.
         """
-        stream = self.stream(ways, shots, n, seed=seed, within_group=within_group, tasks=tasks)
-        return stream.draw(0, len(stream))
+        return self.stream(ways, shots, n, seed=seed, within_group=within_group, tasks=tasks).all()
 
     def stream(
         self,

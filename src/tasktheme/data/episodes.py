@@ -170,8 +170,7 @@ class Episodes:
         within_group: bool = True,
     ) -> Episodes:
         """The first ``n`` tasks of the seed's sequence; by default all that ``tasks`` lists, or 100 where it is left out."""
-        stream = EpisodeStream.open(dataset, ways=ways, shots=shots, tasks=tasks, n=n, seed=seed, within_group=within_group)
-        return stream.draw(0, len(stream))
+        return EpisodeStream.open(dataset, ways=ways, shots=shots, tasks=tasks, n=n, seed=seed, within_group=within_group).all()
 
     def __len__(self) -> int:
         return len(self.classes)
@@ -244,6 +243,10 @@ class EpisodeStream:
         drawn = [self.sampler.draw(task)[0] for task in numbers.split(max(1, _KEYS_AT_ONCE // keys_of_task))]
         rows, labels, mask = (torch.cat([getattr(part, name) for part in drawn]) for name in ("rows", "labels", "mask"))
         return Episodes(self.dataset, EpisodeBatch(rows, labels, mask), classes, class_mask)
+
+    def all(self) -> Episodes:
+        """All tasks at once."""
+        return self.draw(0, self.n)
 
     def parts(self, size: int) -> Iterator[Episodes]:
         """All tasks in order, ``size`` at a time."""
