@@ -296,6 +296,11 @@ def _edit(folder: Path, **changes: object) -> None:
             "'themes.alpha' are torch.float32 of shape (3,), expected torch.float32 of shape (4,)",
         ),
         (lambda folder: _edit(folder, settings=SMALL.changed({"covariance": "diagonal"}).as_dict()), "'themes.Sigma' are"),
+        (lambda folder: _edit(folder, history=["x"]), "its 'history' is missing or of the wrong kind"),
+        (lambda folder: _edit(folder, trained_on={}), "its 'trained_on' is missing or of the wrong kind"),
+        (lambda folder: _edit(folder, point_shape=[1, 0, 16]), "its 'point_shape' is missing or of the wrong kind"),
+        (lambda folder: _edit(folder, settings=[]), "its 'settings' is missing or of the wrong kind"),
+        (lambda folder: _edit(folder, format=None), "does not say its format"),
         (shutil.rmtree, "no model folder"),
     ],
 )

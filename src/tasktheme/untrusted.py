@@ -70,7 +70,7 @@ def read_npz_arrays(stream: BinaryIO) -> dict[str, npt.NDArray[Any]]:
             raise ValueError("it is packed in an unknown way")
         refuse_bomb(sum(entry.file_size for entry in entries), size)
         stream.seek(0)
-        with np.load(stream, allow_pickle=False) as arrays:
+        with np.errstate(all="ignore"), np.load(stream, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
     except Exception as error:  # of the zip, of its packing, of the header in it: of every kind
         raise ValueError(" ".join(str(error).split()) or type(error).__name__) from error

@@ -41,7 +41,7 @@ def make_table(columns: Mapping[str, Sequence[Any] | np.ndarray[Any, Any]]) -> p
     for name, values in columns.items():
         try:
             arrays[name] = pa.array(values if isinstance(values, np.ndarray) else list(values))
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
             raise DataError(f"column {name!r} cannot be stored: its values are not of one kind ({error})") from error
     return pa.table(arrays)
 

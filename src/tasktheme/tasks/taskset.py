@@ -120,7 +120,7 @@ class TaskSet:
         if self.prior is None:
             raise DataError("these tasks do not know their model's prior, so they cannot be resized: embed them again")
         evidence = np.maximum(self.concentration - self.prior, 0.0)  # rounding can leave a little below the prior
-        scale = n / np.maximum(evidence.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
+        scale = n / np.maximum(evidence.sum(axis=1, keepdims=True), _SMALLEST)
         return dataclasses.replace(self, concentration=self.prior + scale * evidence, sizes=np.full(len(self), n, dtype=np.int64))
 
     def entropy(self) -> Floats:
