@@ -76,6 +76,21 @@ def test_embed_writes_what_the_library_gives(run, model: Path, tasks: Path, tmp_
     assert ours.fingerprint == theirs.fingerprint == tt.PTM.load(model).fingerprint
 
 
+def test_embed_streams_many_tasks_to_the_same_file(
+    run, model: Path, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasktheme.model_commands._MANY", 11)
+    monkeypatch.setattr("tasktheme.ptm._TASKS_IN_PART", 5)
+    file = tmp_path / "t.parquet"
+    code, out, _ = run("embed", model, "glyphs", "--out", file, "-n", 12, "--ways", 3, "--shots", 4, "--seed", 1)
+    assert code == 0
+    assert out == f"wrote {file}: 12 tasks\n"
+    ours, theirs = tt.TaskSet.load(file), tt.TaskSet.load(tasks)
+    np.testing.assert_allclose(ours.concentration, theirs.concentration, rtol=1e-5)
+    assert ours.columns == theirs.columns
+    assert list(tmp_path.iterdir()) == [file]
+
+
 def test_embed_takes_each_sub_folder_as_a_task_at_the_size_of_the_model(run, model: Path, tmp_path: Path) -> None:
     from PIL import Image
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import tasktheme as tt
 from oracles.small import SMALL, small_images, small_vectors
 from tasktheme.device import find_device
 from tasktheme.errors import DataError, ModelFileError, NotFittedError, OutputError, SettingsError
+from tasktheme.tasks.files import stream_tasks
 
 
 @pytest.fixture(scope="module")
@@ -73,6 +75,45 @@ def test_tasks_that_share_points_are_embedded_like_each_alone(data: tt.Dataset, 
     np.testing.assert_allclose(model.embed(episodes).concentration, alone, rtol=1e-4)
     means = np.concatenate([model.mean_embedding(episodes[i]) for i in range(len(episodes))])
     np.testing.assert_allclose(model.mean_embedding(episodes), means, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("norm", ["group", "batch"])
+def test_a_stream_gives_what_embedding_at_once_gives(
+    model: tt.PTM, data: tt.Dataset, norm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fitted = model if norm == "group" else tt.PTM(settings=SMALL.changed({"norm": norm})).fit(data, tasks=4, progress=False)
+    whole = fitted.embed(data.episodes(ways=(2, 4), shots=(1, 5), n=50, seed=3))
+    embedded_points = []
+    encode = type(fitted._require_fitted().networks.encoder).forward
+    monkeypatch.setattr(
+        type(fitted._require_fitted().networks.encoder),
+        "forward",
+        lambda self, x, mask: embedded_points.append(int(mask.sum())) or encode(self, x, mask),
+    )
+    monkeypatch.setattr("tasktheme.ptm._TASKS_IN_PART", 7)
+    parts = fitted.embed_stream(data.stream(ways=(2, 4), shots=(1, 5), n=50, seed=3))
+    stream_tasks(parts, tmp_path / "tasks.parquet", count=50)
+    loaded = tt.TaskSet.load(tmp_path / "tasks.parquet")
+    assert loaded.concentration.tobytes() == whole.concentration.tobytes() or norm == "batch"
+    np.testing.assert_allclose(loaded.concentration, whole.concentration, rtol=1e-3)
+    assert loaded.columns == whole.columns
+    np.testing.assert_array_equal(loaded.sizes, whole.sizes)
+    assert loaded.fingerprint == whole.fingerprint
+    np.testing.assert_array_equal(loaded.prior, whole.prior)
+    assert sum(embedded_points) == (len(data) if norm == "group" else whole.sizes.sum())  # each point once
+    assert [file.name for file in tmp_path.iterdir()] == ["tasks.parquet"]
+
+
+def test_a_stream_that_ends_early_leaves_no_file(model: tt.PTM, data: tt.Dataset, tmp_path: Path) -> None:
+    def broken() -> Iterator[tt.TaskSet]:
+        yield model.embed(data.episodes(ways=2, shots=2, n=3))
+        raise DataError("the rest is missing")
+
+    with pytest.raises(DataError, match="the rest is missing"):
+        stream_tasks(broken(), tmp_path / "tasks.parquet", count=6)
+    with pytest.raises(OutputError, match="cannot write"):
+        stream_tasks(model.embed_stream(data.stream(ways=2, shots=2, n=3)), tmp_path / "no" / "tasks.parquet", count=3)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("norm", ["group", "batch"])
@@ -250,8 +291,16 @@ def _edit(folder: Path, **changes: object) -> None:
         (lambda folder: _edit(folder, format=99), "format 99, newer than this tasktheme reads"),
         (lambda folder: _edit(folder, point_shape=[1, 32, 32]), "damaged"),
         (lambda folder: _edit(folder, settings={"nonsense": 1}), "damaged"),
-        (lambda folder: _edit(folder, settings=SMALL.changed({"themes": 4}).as_dict()), "themes are not 4"),
-        (lambda folder: _edit(folder, settings=SMALL.changed({"covariance": "diagonal"}).as_dict()), "diagonal"),
+        (
+            lambda folder: _edit(folder, settings=SMALL.changed({"themes": 4}).as_dict()),
+            "'themes.alpha' are torch.float32 of shape (3,), expected torch.float32 of shape (4,)",
+        ),
+        (lambda folder: _edit(folder, settings=SMALL.changed({"covariance": "diagonal"}).as_dict()), "'themes.Sigma' are"),
+        (lambda folder: _edit(folder, history=["x"]), "its 'history' is missing or of the wrong kind"),
+        (lambda folder: _edit(folder, trained_on={}), "its 'trained_on' is missing or of the wrong kind"),
+        (lambda folder: _edit(folder, point_shape=[1, 0, 16]), "its 'point_shape' is missing or of the wrong kind"),
+        (lambda folder: _edit(folder, settings=[]), "its 'settings' is missing or of the wrong kind"),
+        (lambda folder: _edit(folder, format=None), "does not say its format"),
         (shutil.rmtree, "no model folder"),
     ],
 )

@@ -227,6 +227,8 @@ def _run() -> NoReturn:
             leave(f"{explain()} (tasktheme --help shows what there is)", 2)
         if _state["debug"]:
             raise
+        if isinstance(error, OSError) and error.filename is not None:  # a path that cannot be asked for: too long, no access
+            leave(f"{str(error.filename)!r}: {error.strerror}", 2)
         leave(f"unexpected {type(error).__name__}: {error} (tasktheme --debug ... shows where)", 1)
     sys.exit(code if isinstance(code, int) else 0)
 

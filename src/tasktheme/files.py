@@ -17,6 +17,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from tasktheme.errors import ModelFileError, OutputError
+from tasktheme.untrusted import parse_json
 
 
 def write_file(path: Path, content: bytes) -> None:
@@ -92,9 +93,9 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """What :func:`pack_tensors` packed."""
     try:
         with safe_open(path, framework="pt") as file:
-            info = json.loads((file.metadata() or {})["tasktheme"])
+            info = parse_json((file.metadata() or {})["tasktheme"])
             return {name: file.get_tensor(name) for name in file.keys()}, info  # noqa: SIM118 (not a dict)
     except FileNotFoundError as error:
         raise ModelFileError(f"{str(path)!r} is missing") from error
-    except (SafetensorError, OSError, ValueError, KeyError) as error:
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
         raise ModelFileError(f"{str(path)!r} is damaged or not tasktheme's: {error}") from error

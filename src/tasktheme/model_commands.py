@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from itertools import chain
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -39,6 +40,12 @@ from tasktheme.options import (
 from tasktheme.plot_commands import check_picture, save_picture
 from tasktheme.task_commands import load_file, pipe_csv, warn_of_collapse
 
+if TYPE_CHECKING:
+    from tasktheme.data.dataset import Dataset
+    from tasktheme.data.episodes import Episodes
+
+_MANY = 20_000  # tasks; of more, a Parquet file is written as they come, in memory that does not grow
+
 
 def embed(
     model: Model,
@@ -62,24 +69,34 @@ def embed(
 ) -> None:
     """Write what tasks become: a Dirichlet distribution over themes each. In a pipe, a CSV line for each task.
 
-    Of a folder, each sub-folder is one task; of a data set, tasks are drawn from the classes of a part.
+    Of a folder, each sub-folder is one task; of a data set, tasks are drawn from the classes of a part: any number of them,
+    if they go to a .parquet file.
 
     Examples: `tasktheme embed my-model my_folder/ --out tasks.parquet`,
     `tasktheme embed glyphs-model glyphs --out tasks.parquet -n 100`,
     `tasktheme embed my-model mini-imagenet --all-combinations --ways 5 --shots 16 --out tasks.parquet`,
     `tasktheme embed my-model my_folder/ | tasktheme summary -`
     """
+    from tasktheme.data.episodes import EpisodeStream
     from tasktheme.ptm import PTM
     from tasktheme.report.tables import task_table
-    from tasktheme.tasks.files import check_ending, whole_table
+    from tasktheme.tasks.files import check_ending, stream_tasks, whole_table
 
     if out is not None:
         check_ending(out)
         refuse_existing(out, overwrite=overwrite)
     loaded = PTM.load(model, device=device.value)
     source = Source(data, data_dir, image_side(size, loaded.point_shape), held_out, allow_damaged, quiet)
-    wanted = source.draw(unlabelled, part, ways, shots, number, seed, tasks_file, all_combinations)
-    tasks = loaded.embed(wanted, progress=not quiet)
+    wanted = source.stream(unlabelled, part, ways, shots, number, seed, tasks_file, all_combinations)
+    if isinstance(wanted, EpisodeStream) and len(wanted) > _MANY and out is not None and out.suffix.lower() == ".parquet":
+        parts = loaded.embed_stream(wanted, progress=not quiet)
+        first = next(parts)
+        warn_of_collapse(first)
+        stream_tasks(chain([first], parts), out, count=len(wanted))
+        if not quiet:
+            typer.echo(f"wrote {out}: {counted(len(wanted), 'task')}")
+        return
+    tasks = loaded.embed(wanted.all() if isinstance(wanted, EpisodeStream) else wanted, progress=not quiet)
     warn_of_collapse(tasks)
     if out is None and not sys.stdout.isatty():
         pipe_csv(whole_table(tasks))
@@ -186,8 +203,6 @@ def explore(
     `tasktheme explore my-model customers/ --out atlas.html`,
     `tasktheme explore glyphs-model tasks.parquet --data glyphs --out atlas.html`
     """
-    from tasktheme.data.dataset import Dataset
-    from tasktheme.data.episodes import Episodes
     from tasktheme.ptm import PTM
     from tasktheme.report.explorer import write_explorer
     from tasktheme.tasks.files import is_task_file

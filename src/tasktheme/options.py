@@ -12,15 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from tasktheme.errors import DataError, OutputError, SettingsError
+from tasktheme.untrusted import exists, expand_home
 
 if TYPE_CHECKING:
     from tasktheme.data.dataset import Dataset, DataSplit
-    from tasktheme.data.episodes import Episodes, Range
+    from tasktheme.data.episodes import Episodes, EpisodeStream, Range
     from tasktheme.learners.meta import MetaLearner
     from tasktheme.ptm import PTM
     from tasktheme.settings import Settings
 
 
+_LONGEST_LINE = 1_000  # characters of an error: a name in it may have thousands
 INTERRUPTED = 130  # exit status of a program that SIGINT ended, as shells count
 
 
@@ -125,8 +127,8 @@ class Source:
         """Whether it is a folder or zip of images; a data set that has this name goes first."""
         from tasktheme.data.loading import is_named
 
-        path = Path(self.data).expanduser()
-        return not is_named(self.data) and (path.is_dir() or path.suffix.lower() == ".zip")
+        path = expand_home(self.data)
+        return not is_named(self.data) and exists(path) and (path.is_dir() or path.suffix.lower() == ".zip")
 
     def split(self) -> DataSplit:
         """All parts of a labelled data set."""
@@ -149,7 +151,14 @@ class Source:
             raise DataError(f"{split.name!r} has no part 'val'; it has train and test")
         return wanted
 
-    def draw(
+    def draw(self, *chosen: Any) -> Episodes | Dataset:
+        """The tasks of :meth:`stream`, with the same arguments, all at once."""
+        from tasktheme.data.episodes import EpisodeStream
+
+        tasks = self.stream(*chosen)
+        return tasks.all() if isinstance(tasks, EpisodeStream) else tasks
+
+    def stream(
         self,
         unlabelled: bool | None,
         part: Part,
@@ -159,8 +168,11 @@ class Source:
         seed: int,
         tasks_file: Path | None,
         all_combinations: bool,
-    ) -> Episodes | Dataset:
-        """Tasks: each folder one, or from a part of a labelled data set random ones, those of a file, or all there are."""
+    ) -> EpisodeStream | Dataset:
+        """Tasks: each folder one, or from a part of a labelled data set random ones, those of a file, or all there are.
+
+        The latter are drawn when they are wanted, as there may be millions.
+        """
         if (unlabelled is True) + all_combinations + (tasks_file is not None) > 1:
             raise SettingsError("--unlabelled, --tasks-file and --all-combinations exclude each other: give one")
         if unlabelled is None:
@@ -170,8 +182,8 @@ class Source:
         dataset = self.part(part)
         if all_combinations:
             every = dataset.combinations() if ways is None else dataset.combinations(ways)  # type: ignore[arg-type]  # checked there
-            return dataset.episodes(shots=shots, n=number, seed=seed, tasks=every)
-        return dataset.episodes(ways, shots, number, seed=seed, tasks=tasks_file)
+            return dataset.stream(shots=shots, n=number, seed=seed, tasks=every)
+        return dataset.stream(ways, shots, number, seed=seed, tasks=tasks_file)
 
     def tasks(self) -> Dataset:
         """Unlabelled tasks."""
@@ -222,15 +234,22 @@ def save_result(made: PTM | MetaLearner, out: Path, checkpoint: Path, *, overwri
 
 def leave(message: str, code: int) -> NoReturn:
     """End the program with one line."""
-    typer.echo(f"tasktheme: {' '.join(message.split())}", err=True)
+    line = " ".join(message.split())
+    typer.echo(f"tasktheme: {line if len(line) <= _LONGEST_LINE else line[:_LONGEST_LINE] + ' ...'}", err=True)
     sys.exit(code)
 
 
 def refuse_existing(path: Path, *, overwrite: bool) -> None:
     """OutputError where an output exists and may not be replaced, or where its folder does not exist."""
-    if path.exists() and not overwrite:
+    try:
+        there = path.exists()
+    except OSError as error:
+        raise OutputError(f"{str(path)!r} cannot be written: {error.strerror}") from error
+    if there and not overwrite:
         raise OutputError(f"{str(path)!r} exists already; choose another name, or --overwrite")
-    if not path.absolute().parent.is_dir():
+    if there and path.is_dir():
+        raise OutputError(f"{str(path)!r} is a folder, and no file to write to")
+    if not exists(path.absolute().parent) or not path.absolute().parent.is_dir():
         raise OutputError(f"{str(path)!r} cannot be written: its folder does not exist")
 
 
@@ -266,6 +285,6 @@ def parse_changes(changes: list[str]) -> dict[str, Any]:
             raise SettingsError(f"--set takes NAME=VALUE, got {change!r}")
         try:
             parsed[key.strip()] = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
+        except (ValueError, RecursionError):
             parsed[key.strip()] = text.strip()  # a bare word: --set norm=batch
     return parsed

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from tasktheme.data.dataset import Dataset, DataSplit
-from tasktheme.data.episodes import EpisodeBatch, Episodes, whole_tasks
+from tasktheme.data.episodes import EpisodeBatch, Episodes, EpisodeStream, whole_tasks
 from tasktheme.device import find_device
 from tasktheme.errors import DataError, ModelFileError, NotFittedError, SettingsError
 from tasktheme.maths import gaussian
@@ -23,7 +23,7 @@ from tasktheme.model.themes import Themes
 from tasktheme.nets.build import Networks
 from tasktheme.progress import progress_bar
 from tasktheme.settings import Settings
-from tasktheme.storage import fingerprint, load_model, save_model
+from tasktheme.storage import check_tensors, fingerprint, load_model, save_model
 from tasktheme.tasks.taskset import TaskSet
 from tasktheme.theme_summary import ThemeSummary, some_rows, summarise
 from tasktheme.training.checkpoint import resume_training, save_training
@@ -36,6 +36,7 @@ from tasktheme.training.resumable import CHECKPOINT_SECONDS, check_run, run_resu
 _POINTS_IN_BATCH = {"cpu": 10_000, "cuda": 100_000}  # data points, padding included, that are embedded together
 _TASKS_WORTH_COMPILING = 400_000  # an H200 trains as many in the two minutes that compiled code takes, its making included
 _NUMBERS_AT_ONCE = 1 << 26  # of the K x D numbers behind each data point's likelihoods
+_TASKS_IN_PART = 10_000  # of a stream
 _DECODED = 4  # times fewer data points go through the decoder together
 _SHARED = 2  # tasks that an average data point is in, for which it pays to embed each point once
 
@@ -127,16 +128,17 @@ class PTM:
         self._fitted = _Fitted(networks, trainer.themes)
         return self
 
-    def embed(self, tasks: TaskData, *, progress: bool = False) -> TaskSet:
+    def embed(self, tasks: TaskData, *, progress: bool = False, points: SharedPoints | None = None) -> TaskSet:
         """Infer each task's Dirichlet distribution over themes.
 
         ``tasks`` are episodes, unlabelled tasks, or simply a list of arrays of data points, of any sizes from one up.
+        ``points`` are those of the episodes' data set where they are embedded already.
         """
         fitted = self._require_fitted()
         source = _as_tasks(tasks)
         gamma = np.empty((_count(source), len(fitted.themes.alpha)))
         converged = np.empty(len(gamma), dtype=np.bool_)
-        for which, embedded in self._embedded(source, progress=progress):
+        for which, embedded in self._embedded(source, progress=progress, points=points):
             posterior = self._posterior(fitted, embedded)
             gamma[which] = posterior.gamma.double().cpu().numpy()
             converged[which] = posterior.converged.cpu().numpy()
@@ -147,6 +149,23 @@ class PTM:
             sizes, columns = source.counts, {"name": list(source.class_names)}
         prior = fitted.themes.alpha.double().cpu().numpy()
         return TaskSet(gamma, sizes, converged, columns, fitted.fingerprint, prior)
+
+    def embed_stream(self, tasks: EpisodeStream, *, progress: bool = False) -> Iterator[TaskSet]:
+        """What :meth:`embed` gives, some thousands of tasks at a time and in order, in memory that does not grow with them.
+
+        ``tasks`` are those of ``dataset.stream(...)``. Each data point is embedded once where that pays and its embedding
+        does not depend on its task; those of the whole data set are then held.
+        """
+        encoder, points = self._require_fitted().networks.encoder, None
+        self._check_points(tasks.dataset, self._require_fitted().networks)
+        if encoder.independent and _SHARED * len(tasks.dataset) <= len(tasks) * tasks.points_of_task:
+            rows = torch.arange(len(tasks.dataset), device=self.device)
+            with progress_bar("embedding data points", len(rows), show=progress) as advance:
+                points = SharedPoints(encoder, tasks.dataset.tensor.to(self.device), rows, advance)
+        with progress_bar("embedding", len(tasks), show=progress) as advance:
+            for part in tasks.parts(_TASKS_IN_PART):
+                yield self.embed(part, points=points)
+                advance(len(part), "")
 
     def mean_embedding(self, tasks: TaskData, *, progress: bool = False) -> npt.NDArray[np.float32]:
         """(T, D) the mean embedding of each task's data points: a plain vector to compare the themes with."""
@@ -261,10 +280,13 @@ class PTM:
         try:
             model = cls(settings=Settings().changed(about["settings"]), device=str(where))
             model.history, model.trained_on = about["history"], about["trained_on"]
-            networks = Networks(model.settings, tuple(about["point_shape"]), where)
+            point_shape = tuple(about["point_shape"])
+            check_tensors(tensors, _expected_tensors(model.settings, point_shape))
+            networks = Networks(model.settings, point_shape, where)
             networks.load(tensors)
             themes = Themes.from_tensors(tensors, floor=model.settings.covariance_floor, device=where)
-            _check_themes(themes, model.settings)
+            if not bool(themes.valid):
+                raise RuntimeError("its themes are not finite, or their covariances not positive definite")
         except (KeyError, TypeError, RuntimeError, SettingsError) as error:
             raise ModelFileError(f"{str(path)!r} is damaged: {' '.join(str(error).split())}") from error
         model._fitted = _Fitted(networks, themes)
@@ -275,14 +297,18 @@ class PTM:
             raise NotFittedError("this model is not fitted yet: call fit first, or load a saved model")
         return self._fitted
 
-    def _embedded(self, tasks: Episodes | Dataset, *, progress: bool) -> Iterator[tuple[npt.NDArray[np.int64], EmbeddedTasks]]:
+    def _embedded(
+        self, tasks: Episodes | Dataset, *, progress: bool, points: SharedPoints | None = None
+    ) -> Iterator[tuple[npt.NDArray[np.int64], EmbeddedTasks]]:
         """Batches of tasks through the encoder, with the tasks' places."""
         networks = self._require_fitted().networks
         dataset = tasks.dataset if isinstance(tasks, Episodes) else tasks
         self._check_points(dataset, networks)
         data = dataset.tensor.to(self.device)
         embed: Callable[[EpisodeBatch], EmbeddedTasks] = partial(embed_batch, networks.encoder, data)
-        if isinstance(tasks, Episodes) and networks.encoder.independent:
+        if points is not None:
+            embed = points.batch
+        elif isinstance(tasks, Episodes) and networks.encoder.independent:
             rows = tasks.batch.rows[tasks.batch.mask]
             distinct = rows.unique().to(self.device)
             if _SHARED * len(distinct) <= len(rows):
@@ -331,13 +357,19 @@ def _worth_compiling(device: torch.device, tasks: int) -> bool:
     return device.type == "cuda" and tasks >= _TASKS_WORTH_COMPILING and compiler_fault(device) is None
 
 
-def _check_themes(themes: Themes, settings: Settings) -> None:
-    """RuntimeError where loaded themes are not those that the settings describe."""
-    axes = 3 if settings.covariance == "full" else 2
-    if len(themes.alpha) != settings.themes or themes.moments.Sigma.ndim != axes:
-        raise RuntimeError(f"its themes are not {settings.themes} with {settings.covariance} covariance, as its settings say")
-    if not bool(themes.valid):
-        raise RuntimeError("its themes are not finite, or their covariances not positive definite")
+def _expected_tensors(settings: Settings, point_shape: tuple[int, ...]) -> dict[str, Tensor]:
+    """Tensors without content of the shapes that a saved model has: nothing is allocated, whatever its settings claim."""
+    with torch.device("meta"):
+        networks = Networks(settings, point_shape, torch.device("meta"))
+        dimensions = settings.latent_dim if networks.decoder is not None else point_shape[0]  # no decoder: the data's own
+        mu = torch.empty(settings.themes, dimensions)
+        Sigma = torch.empty(settings.themes, dimensions, dimensions) if settings.covariance == "full" else mu
+        return {
+            **networks.state_dict(),
+            **{f"themes.{name}": mu[:, 0] for name in ("alpha", "n")},
+            "themes.mu": mu,
+            "themes.Sigma": Sigma,
+        }
 
 
 def _log_likelihood(themes: Themes, embedded: EmbeddedTasks) -> Tensor:

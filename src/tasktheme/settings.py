@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import reprlib
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -165,8 +166,8 @@ class Settings(CheckedSettings):
         """Settings from a TOML file of ``name = value`` lines; a line ``preset = "..."`` names what they change."""
         try:
             content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise SettingsError(f"settings file {str(path)!r} cannot be read: {error}") from error
+        except (OSError, ValueError, RecursionError) as error:
+            raise SettingsError(f"settings file {str(path)!r} cannot be read: {' '.join(str(error).split())}") from error
         named = content.pop("preset", "default")
         if not isinstance(named, str):
             raise SettingsError(f"setting 'preset' must be a name, got {named!r}")
@@ -202,21 +203,33 @@ def _checked(name: str, value: Any, kind: Any) -> Any:
             return value
         close = difflib.get_close_matches(str(value), get_args(kind), n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise SettingsError(f"setting {name!r} must be one of {', '.join(get_args(kind))}, got {value!r}{hint}")
+        raise SettingsError(f"setting {name!r} must be one of {', '.join(get_args(kind))}, got {reprlib.repr(value)}{hint}")
     if get_origin(kind) is tuple:
         pair = name == "ways"
         if pair and isinstance(value, int) and not isinstance(value, bool):
             value = (value, value)
-        if isinstance(value, list | tuple) and all(type(v) is int for v in value) and (len(value) == 2 or not pair):
+        if (
+            isinstance(value, list | tuple)
+            and all(type(v) is int and abs(v) <= _LARGEST_WHOLE for v in value)
+            and (len(value) == 2 or not pair)
+        ):
             return tuple(value)
-        raise SettingsError(f"setting {name!r} must be {'two' if pair else 'a list of'} whole numbers, got {value!r}")
+        raise SettingsError(f"setting {name!r} must be {'two' if pair else 'a list of'} whole numbers, got {reprlib.repr(value)}")
     if kind is bool and isinstance(value, bool):
         return value
-    if kind is int and isinstance(value, Integral) and not isinstance(value, bool):
+    if kind is int and isinstance(value, Integral) and not isinstance(value, bool) and abs(int(value)) <= _LARGEST_WHOLE:
         return int(value)
-    if kind is float and isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value):
+    if kind is float and isinstance(value, Real) and not isinstance(value, bool) and _is_finite(value):
         return float(value)
-    raise SettingsError(f"setting {name!r} must be {_KIND_WORDS[kind]}, got {value!r}")
+    raise SettingsError(f"setting {name!r} must be {_KIND_WORDS[kind]}, got {reprlib.repr(value)}")
 
 
-_KIND_WORDS = {bool: "true or false", int: "a whole number", float: "a finite number"}
+def _is_finite(value: Any) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number that no float can hold
+        return False
+
+
+_LARGEST_WHOLE = 2**32
+_KIND_WORDS = {bool: "true or false", int: "a whole number of at most 2^32", float: "a finite number"}

@@ -27,6 +27,7 @@ from tasktheme.files import (
     temporary_name,
     write_synced,
 )
+from tasktheme.untrusted import exists, parse_json, read_plain_file
 
 FORMAT = 1
 MODEL, LEARNER = "tasktheme model", "tasktheme learner"  # kinds of folder
@@ -51,13 +52,15 @@ def fingerprint(tensors: Mapping[str, Tensor]) -> str:
 def check_output(path: Path, *, overwrite: bool) -> None:
     """Raise at once, before the long work, if ``path`` cannot become a model folder."""
     _put_back(path)
-    if path.exists() and not overwrite:
+    if exists(path) and not overwrite:
         raise OutputError(f"{str(path)!r} exists already; choose another name, or overwrite it")
-    if path.exists() and not _holds_only_a_model(path):
+    if exists(path) and not _holds_only_a_model(path):
         raise OutputError(f"{str(path)!r} is not a saved model, or holds other files too: it will not be overwritten")
     parent = path.absolute().parent
     make_folder(parent)
     check_writable(parent)
+    if path.is_symlink() and not exists(path):
+        raise OutputError(f"{str(path)!r} is a link that leads nowhere: remove it, or choose another name")
 
 
 def _set_aside(path: Path) -> Path:
@@ -66,16 +69,24 @@ def _set_aside(path: Path) -> Path:
     return path.with_name(f".{path.name}.old")
 
 
+def _waits(path: Path) -> bool:
+    """Whether an old model waits for its name."""
+    try:
+        return _set_aside(path).is_dir()
+    except (OSError, ValueError, RuntimeError):  # a path that cannot even be asked for
+        return False
+
+
 def _put_back(path: Path) -> None:
     """Give an old model its name back, if nothing has taken it."""
-    with suppress(OSError):
-        if not path.exists() and _set_aside(path).is_dir():
+    if not exists(path) and _waits(path):
+        with suppress(OSError):
             _set_aside(path).rename(path.resolve())
 
 
 def _holds_only_a_model(path: Path) -> bool:
     try:
-        about = json.loads((path / _ABOUT).read_text(encoding="utf-8"))
+        about = parse_json(read_plain_file(path / _ABOUT))
         names = {entry.name for entry in path.iterdir()}
     except (OSError, ValueError):
         return False
@@ -123,27 +134,31 @@ def _replace_folder(path: Path, files: Mapping[str, bytes]) -> None:
 
 def load_model(path: Path, *, kind: str = MODEL) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Weights and description of a saved model, checked against each other."""
-    if not path.exists() and _set_aside(path).is_dir():
+    if not exists(path) and _waits(path):
         path = _set_aside(path)
-    if not path.is_dir():
+    if not exists(path) or not path.is_dir():
         raise ModelFileError(f"there is no model folder {str(path)!r}")
     try:
-        about = json.loads((path / _ABOUT).read_text(encoding="utf-8"))
+        about = parse_json(read_plain_file(path / _ABOUT))
     except FileNotFoundError as error:
         raise ModelFileError(f"{str(path)!r} is not a saved model: it has no {_ABOUT}") from error
     except (OSError, ValueError) as error:
         raise ModelFileError(f"{str(path / _ABOUT)!r} is damaged: {error}") from error
     if not isinstance(about, dict) or about.get("kind") != kind:
         raise ModelFileError(f"{str(path)!r} is not a {kind.removeprefix('tasktheme ')} that tasktheme saved")
-    if not isinstance(about.get("format"), int) or about["format"] > FORMAT:
+    version = about.get("format")
+    if type(version) is not int or version < 1:
+        raise ModelFileError(f"{str(path / _ABOUT)!r} is damaged: it does not say its format")
+    if version > FORMAT:
         raise ModelFileError(
-            f"{str(path)!r} has model format {about.get('format')}, newer than this tasktheme reads ({FORMAT}): update tasktheme"
+            f"{str(path)!r} has model format {version}, newer than this tasktheme reads ({FORMAT}): update tasktheme"
         )
     weights = path / _WEIGHTS
     if not weights.is_file():
         raise ModelFileError(f"{str(path)!r} is damaged: it has no {_WEIGHTS}")
     if hashlib.sha256(weights.read_bytes()).hexdigest() != about.get("weights_sha256"):
         raise ModelFileError(f"{str(weights)!r} is damaged: its checksum does not match {_ABOUT}")
+    _check_about(about, path)
     return read_tensors(weights)[0], about
 
 
@@ -153,3 +168,35 @@ def holds_model(path: Path, name: str, *, kind: str = MODEL) -> bool:
         return fingerprint(load_model(path, kind=kind)[0]) == name
     except ModelFileError:
         return False
+
+
+def _check_about(about: Mapping[str, Any], path: Path) -> None:
+    """What every kind of model says about itself, as far as something else relies on it."""
+    shape, history, trained = (about.get(name) for name in ("point_shape", "history", "trained_on"))
+    sound = {
+        "point_shape": isinstance(shape, list) and len(shape) in (1, 3) and all(type(side) is int and side > 0 for side in shape),
+        "settings": isinstance(about.get("settings"), dict),
+        "history": isinstance(history, list)
+        and all(isinstance(row, dict) and all(map(_is_number, row.values())) for row in history),
+        "trained_on": isinstance(trained, dict) and isinstance(trained.get("data"), str) and type(trained.get("tasks")) is int,
+    }
+    for name, met in sound.items():
+        if not met:
+            raise ModelFileError(f"{str(path / _ABOUT)!r} is damaged: its {name!r} is missing or of the wrong kind")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def check_tensors(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
+    """RuntimeError unless each expected tensor is there, with the shape and kind of numbers expected, all of them finite."""
+    for name, like in expected.items():
+        if name not in tensors:
+            raise RuntimeError(f"the weights {name!r} are missing")
+        given = tensors[name]
+        if (given.dtype, given.shape) != (like.dtype, like.shape):
+            found, wanted = (f"{one.dtype} of shape {tuple(one.shape)}" for one in (given, like))
+            raise RuntimeError(f"the weights {name!r} are {found}, expected {wanted}")
+        if not bool(given.isfinite().all()):
+            raise RuntimeError(f"the weights {name!r} hold a NaN or an infinity")

@@ -23,6 +23,7 @@ from tasktheme.options import (
     print_table,
     refuse_existing,
 )
+from tasktheme.untrusted import exists
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -192,7 +193,7 @@ def summary(
     from tasktheme.report.tables import summary_table
 
     check_out(out, overwrite=overwrite)
-    if tasks.is_dir():
+    if exists(tasks) and tasks.is_dir():
         _summarise_model(tasks, data, part, data_dir, out)
         return
     if data is not None:
@@ -250,7 +251,14 @@ def _load(path: Path, resized: int | None) -> TaskSet:
 def _load_pair(first: Path, second: Path, resized: int | None) -> tuple[TaskSet, TaskSet]:
     """Two task files; one object where both are one file, as a task is then not its own neighbour."""
     loaded = _load(first, resized)
-    return loaded, loaded if first.resolve() == second.resolve() else _load(second, resized)
+    return loaded, loaded if first == second or _is_one_file(first, second) else _load(second, resized)
+
+
+def _is_one_file(first: Path, second: Path) -> bool:
+    try:
+        return first.samefile(second)
+    except OSError:  # one of them is not there, which is told where it is read
+        return False
 
 
 def _matrix(first: TaskSet, second: TaskSet, kind: DistanceName, model: Path | None) -> Floats:

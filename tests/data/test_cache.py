@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from tasktheme.data import cache
 from tasktheme.errors import DataError, MissingDataError, OutputError
@@ -206,3 +210,40 @@ def test_errors_of_the_filling_are_not_blamed_on_the_cache(tmp_path: Path) -> No
     with pytest.raises(MissingDataError, match="the source is gone"):
         cache.load_or_fill(tmp_path / "set", fill)
     assert list(tmp_path.iterdir()) == []
+
+
+_OPEN = """
+import hashlib, sys, time
+from pathlib import Path
+import tasktheme.data.loading as loading
+Path(sys.argv[2]).touch()
+while len(list(Path(sys.argv[2]).parent.glob("ready-*"))) < int(sys.argv[3]):
+    time.sleep(0.01)
+split = loading.load_dataset(sys.argv[1], size=16, progress=False)
+print(hashlib.sha256(split.train.x.tobytes() + split.test.x.tobytes()).hexdigest(), len(split.train), len(split.test))
+"""
+
+
+def test_ten_processes_open_one_cache_at_once(tmp_path: Path) -> None:
+    photos, folder = tmp_path / "photos", tmp_path / "cache"
+    for i in range(200):
+        (photos / str(i % 4)).mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (40, 40), (i, 100, 200)).save(photos / str(i % 4) / f"{i}.png")
+    environment = {**os.environ, "TASKTHEME_CACHE": str(folder), "OMP_NUM_THREADS": "1"}
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", _OPEN, str(photos), str(tmp_path / f"ready-{i}"), "10"],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for i in range(10)
+    ]
+    said = [process.communicate(timeout=300) for process in started]
+    assert [process.returncode for process in started] == [0] * 10, said
+    assert {err for _, err in said} == {""}
+    assert len({out for out, _ in said}) == 1
+    assert said[0][0].split()[1:] == ["150", "50"]
+    [kept] = (folder / "images").iterdir()  # and no scratch
+    assert sorted(file.name for file in kept.iterdir()) == ["info.json", "x.npy"]

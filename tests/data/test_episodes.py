@@ -369,3 +369,14 @@ def test_a_gpu_draws_without_waiting(tasks: list[list[int]] | None) -> None:
     graph.replay()
     for one, other in zip(drawn, expected, strict=True):
         assert torch.equal(one.rows, other.rows)
+
+
+@pytest.mark.parametrize("size", [1, 4, 30])
+def test_a_stream_draws_the_tasks_that_are_drawn_at_once(size: int) -> None:
+    dataset = Dataset.from_arrays(np.arange(60.0)[:, None], np.arange(60) // 6, np.arange(60) // 30)
+    chosen: dict[str, Any] = {"ways": (2, 4), "shots": (1, 3), "n": 9, "seed": 5}
+    whole, parts = dataset.episodes(**chosen), list(dataset.stream(**chosen).parts(size))
+    for name in ("rows", "labels", "mask"):
+        together = torch.cat([getattr(part.batch, name) for part in parts])
+        assert torch.equal(together, getattr(whole.batch, name))
+    assert torch.equal(torch.cat([part.classes for part in parts]), whole.classes)

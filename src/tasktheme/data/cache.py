@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tasktheme.errors import DataError, MissingDataError, OutputError, TaskThemeError
+from tasktheme.untrusted import expand_home
 
 Arrays = dict[str, npt.NDArray[Any]]
 Info = dict[str, Any]
@@ -25,7 +26,7 @@ def cache_folder() -> Path:
     """Where cached data lives: the environment variable TASKTHEME_CACHE, or the user's cache folder."""
     chosen = os.environ.get("TASKTHEME_CACHE")
     if chosen:
-        return Path(chosen).expanduser()
+        return expand_home(chosen)
     import platformdirs
 
     return platformdirs.user_cache_path("tasktheme")

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from tasktheme.errors import DataError
 
+_LARGEST = 1e15  # magnitude of a feature: the squares of larger ones, summed, leave float32
 _BLOCK = 1 << 24  # values looked at in one go, so that a check never doubles the memory of the data
 
 
@@ -27,7 +28,7 @@ def check_data(x: npt.NDArray[Any], *, what: str) -> npt.NDArray[Any]:
 
     Images are uint8, or real numbers in [0, 1]; (M, height, width) means one channel. Vectors are any finite numbers.
     """
-    if x.dtype == object or not (np.issubdtype(x.dtype, np.number) or x.dtype == bool) or np.iscomplexobj(x):
+    if x.dtype.kind not in "biuf":
         raise DataError(f"{what}: expected an array of real numbers, got dtype {x.dtype}")
     if x.ndim not in (2, 3, 4):
         raise DataError(
@@ -45,6 +46,9 @@ def _check_vectors(x: npt.NDArray[Any], what: str) -> npt.NDArray[np.float32]:
     with np.errstate(over="ignore"):  # what is too large for float32 becomes an infinity, and is named below
         vectors = np.ascontiguousarray(x, dtype=np.float32)
     _check_finite(vectors, what)
+    for part in _blocks(vectors):
+        if (largest := float(np.abs(vectors[part]).max())) > _LARGEST:
+            raise DataError(f"{what}: holds a value of magnitude {largest:.3g}; scale the features below {_LARGEST:g}")
     return vectors
 
 

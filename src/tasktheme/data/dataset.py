@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 
 from tasktheme.data.checks import as_array, check_data
-from tasktheme.data.episodes import Episodes, Range
+from tasktheme.data.episodes import Episodes, EpisodeStream, Range
 from tasktheme.data.task_lists import TaskList, all_combinations
 from tasktheme.errors import DataError
 
@@ -184,9 +184,22 @@ class Dataset:
             tasks: the classes of each task, instead of ``ways``: rows of class names ("group/class" where a name is not
                 enough) or numbers, such as :meth:`combinations` gives, or a CSV file with a line for each task.
         """
+        return self.stream(ways, shots, n, seed=seed, within_group=within_group, tasks=tasks).all()
+
+    def stream(
+        self,
+        ways: Range | None = None,
+        shots: Range = 20,
+        n: int | None = None,
+        *,
+        seed: int = 0,
+        within_group: bool = True,
+        tasks: TaskList | None = None,
+    ) -> EpisodeStream:
+        """The tasks of :meth:`episodes`, drawn some at a time: for more of them than memory holds (``PTM.embed_stream``)."""
         if ways is None and tasks is None:
             ways = _WAYS
-        return Episodes.sample(self, ways=ways, shots=shots, tasks=tasks, n=n, seed=seed, within_group=within_group)
+        return EpisodeStream.open(self, ways=ways, shots=shots, tasks=tasks, n=n, seed=seed, within_group=within_group)
 
 
 def _distinct(values: npt.NDArray[Any], *, what: str) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:

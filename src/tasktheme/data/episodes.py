@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tasktheme.data.dataset import Dataset
 
 _RANDOM_TASKS = 100  # drawn where nobody says how many
+_MOST = 2**31 - 1  # tasks, ways or shots
 _KEYS_AT_ONCE = 1 << 22  # random keys held together when many tasks are drawn
 _GROUP, _WAYS, _CLASSES, _POINTS, _SHOTS = range(5)  # streams of random numbers, one for each choice; _SHOTS + i for half i
 
@@ -169,16 +170,7 @@ class Episodes:
         within_group: bool = True,
     ) -> Episodes:
         """The first ``n`` tasks of the seed's sequence; by default all that ``tasks`` lists, or 100 where it is left out."""
-        sampler = EpisodeSampler(dataset, ways=ways, shots=shots, seed=seed, tasks=tasks, within_group=within_group)
-        if n is None:
-            n = _RANDOM_TASKS if sampler.listed is None else len(sampler.listed)
-        if not _is_whole(n) or n < 1:
-            raise DataError(f"n, the number of tasks, must be a whole number of at least 1, got {n!r}")
-        classes, class_mask = sampler.classes(torch.arange(n))
-        keys_of_task = classes.shape[1] * int(dataset.counts.max())
-        drawn = [sampler.draw(task)[0] for task in torch.arange(n).split(max(1, _KEYS_AT_ONCE // keys_of_task))]
-        rows, labels, mask = (torch.cat([getattr(part, name) for part in drawn]) for name in ("rows", "labels", "mask"))
-        return cls(dataset, EpisodeBatch(rows, labels, mask), classes, class_mask)
+        return EpisodeStream.open(dataset, ways=ways, shots=shots, tasks=tasks, n=n, seed=seed, within_group=within_group).all()
 
     def __len__(self) -> int:
         return len(self.classes)
@@ -207,11 +199,66 @@ class Episodes:
         return [names[g] if one else "mixed" for g, one in zip(groups[:, 0].tolist(), alike.tolist(), strict=True)]
 
 
+@dataclass(frozen=True, eq=False)
+class EpisodeStream:
+    """As many tasks as one likes, drawn only when asked for: any part of them is the same part of :class:`Episodes`."""
+
+    dataset: Dataset
+    sampler: EpisodeSampler
+    n: int
+
+    @classmethod
+    def open(
+        cls,
+        dataset: Dataset,
+        *,
+        shots: Range,
+        seed: int,
+        ways: Range | None = None,
+        tasks: TaskList | None = None,
+        n: int | None = None,
+        within_group: bool = True,
+    ) -> EpisodeStream:
+        """The arguments are those of :meth:`Episodes.sample`."""
+        sampler = EpisodeSampler(dataset, ways=ways, shots=shots, seed=seed, tasks=tasks, within_group=within_group)
+        if n is None:
+            n = _RANDOM_TASKS if sampler.listed is None else len(sampler.listed)
+        if not _is_whole(n) or not 1 <= n <= _MOST:
+            raise DataError(f"n, the number of tasks (at most {_MOST:,}), must be a whole number of at least 1, got {n!r}")
+        return cls(dataset, sampler, int(n))
+
+    def __len__(self) -> int:
+        return self.n
+
+    @property
+    def points_of_task(self) -> int:
+        """Data points of the largest task that can come."""
+        return self.sampler.most_ways * self.sampler.shots[1]
+
+    def draw(self, start: int, stop: int) -> Episodes:
+        """The tasks from number ``start`` to before ``stop``."""
+        numbers = torch.arange(start, stop)
+        classes, class_mask = self.sampler.classes(numbers)
+        keys_of_task = classes.shape[1] * int(self.dataset.counts.max())
+        drawn = [self.sampler.draw(task)[0] for task in numbers.split(max(1, _KEYS_AT_ONCE // keys_of_task))]
+        rows, labels, mask = (torch.cat([getattr(part, name) for part in drawn]) for name in ("rows", "labels", "mask"))
+        return Episodes(self.dataset, EpisodeBatch(rows, labels, mask), classes, class_mask)
+
+    def all(self) -> Episodes:
+        """All tasks at once."""
+        return self.draw(0, self.n)
+
+    def parts(self, size: int) -> Iterator[Episodes]:
+        """All tasks in order, ``size`` at a time."""
+        for start in range(0, self.n, size):
+            yield self.draw(start, min(start + size, self.n))
+
+
 def _as_range(value: object, what: str) -> tuple[int, int]:
     pair: Any = (value, value) if _is_whole(value) else value
-    if isinstance(pair, list | tuple) and len(pair) == 2 and all(map(_is_whole, pair)) and 1 <= pair[0] <= pair[1]:
+    if isinstance(pair, list | tuple) and len(pair) == 2 and all(map(_is_whole, pair)) and 1 <= pair[0] <= pair[1] <= _MOST:
         return int(pair[0]), int(pair[1])
-    raise DataError(f"{what} must be a positive whole number or a range (fewest, most), got {value!r}")
+    raise DataError(f"{what} must be a positive whole number or a range (fewest, most), of at most {_MOST:,}, got {value!r}")
 
 
 def _is_whole(value: object) -> bool:

@@ -14,8 +14,10 @@ from zipfile import BadZipFile, ZipFile, ZipInfo
 
 from tasktheme.data.images import SUFFIXES
 from tasktheme.errors import DataError, MissingDataError
+from tasktheme.untrusted import exists
 
 _LARGEST_FILE = 1 << 28  # bytes; no image of a size that is read needs more
+_PIECE = 1 << 16  # bytes unpacked at once: an entry that holds more than it claims is then cut where its claim ends
 _ZIP_END = b"PK\x05\x06"
 _ZIP_END_LONGEST = 22 + 65_535  # the end record and the longest comment
 _ZIP64_RECORDS = 76  # what a large zip has between its directory and its end record
@@ -45,7 +47,7 @@ def open_files(path: Path) -> ImageFiles:
     """The image files of a folder or a zip."""
     if path.is_dir():
         return FolderFiles(path)
-    if not path.exists():
+    if not exists(path):
         raise MissingDataError(f"there is no file or folder {str(path)!r}")
     return ZipFiles(path)
 
@@ -113,7 +115,9 @@ class ZipFiles:
         """The content of one file."""
         entry = self._entries[name]
         _refuse_large(entry.file_size)
-        return self._zip.read(entry)
+        with self._zip.open(entry) as packed:
+            pieces = iter(lambda: packed.read(_PIECE), b"")
+            return b"".join(pieces)
 
     @cached_property
     def _zip(self) -> ZipFile:
@@ -175,4 +179,7 @@ def _walk(folder: Path, prefix: str, above: tuple[tuple[int, int], ...]) -> Iter
             if entry.is_dir():
                 yield from _walk(Path(entry.path), f"{prefix}{entry.name}/", (*above, here))
             elif _counts(entry.name):
-                yield f"{prefix}{entry.name}", entry.stat()
+                status = entry.stat()
+                if not stat.S_ISREG(status.st_mode):  # a pipe or a device could go on for ever
+                    raise DataError(f"{entry.path!r} is not a plain file")
+                yield f"{prefix}{entry.name}", status

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from tasktheme.errors import SettingsError
+from tasktheme.untrusted import shorten
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -74,7 +75,7 @@ def why_unreadable(error: Exception) -> str:
     """What a failed decoding says about its file, in words that are the same each time."""
     if isinstance(error, UnidentifiedImageError):  # its own message names an address in memory
         return "not an image of a known type"
-    return " ".join(str(error).split()) or type(error).__name__
+    return shorten(" ".join(str(error).split())) or type(error).__name__
 
 
 def _open(content: bytes) -> Image.Image:

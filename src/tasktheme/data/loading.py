@@ -22,6 +22,7 @@ from tasktheme.data.objects import dataset_from_hugging_face, dataset_from_npz, 
 from tasktheme.data.omniglot import load_omniglot
 from tasktheme.data.splits import Split, split_dataset, split_of_parts
 from tasktheme.errors import DataError, MissingDataError, SettingsError
+from tasktheme.untrusted import exists, expand_home
 
 _NAMED: Mapping[str, Callable[[Path, Decoding], DataSplit]] = {
     "glyphs": lambda _, decoding: load_glyphs(progress=decoding.progress),
@@ -131,12 +132,12 @@ def _plain(name: str) -> str:
 def data_directory(chosen: str | Path | None = None) -> Path:
     """Where data sets with a name are looked for: the folder chosen, else TASKTHEME_DATA, else the user's cache folder."""
     chosen = chosen or os.environ.get("TASKTHEME_DATA")
-    return cache_folder() / "data" if not chosen else Path(chosen).expanduser()
+    return cache_folder() / "data" if not chosen else expand_home(chosen)
 
 
 def _existing(source: str | os.PathLike[str]) -> Path:
-    path = Path(source).expanduser()
-    if path.exists() and source != "":
+    path = expand_home(source)
+    if exists(path) and source != "":
         return path
     if isinstance(source, str) and path.name == source and not path.suffix:
         nearest = get_close_matches(source.lower(), _NAMED, n=1)

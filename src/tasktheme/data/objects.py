@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +16,7 @@ from tasktheme.data.decoding import Decoding
 from tasktheme.data.images import form_image, why_unreadable
 from tasktheme.errors import DataError
 from tasktheme.progress import progress_bar
+from tasktheme.untrusted import read_npz_arrays
 
 _IMAGE_COLUMNS = ("image", "img", "features", "x")
 _LABEL_COLUMNS = ("label", "labels", "y")
@@ -25,14 +25,10 @@ _LABEL_COLUMNS = ("label", "labels", "y")
 def read_npz(file: Path) -> dict[str, npt.NDArray[Any]]:
     """All arrays of an .npz file; pickled objects are refused."""
     try:
-        with file.open("rb") as stream:  # opened here, since numpy leaves a file that it cannot read open
-            stored = np.load(stream, allow_pickle=False)
-            if isinstance(stored, np.lib.npyio.NpzFile):
-                return {key: stored[key] for key in stored.files}
-            reason = "it holds a single array"
-    except (ValueError, OSError, EOFError, KeyError, MemoryError, BadZipFile) as error:
-        reason = why_unreadable(error)
-    raise DataError(f"{str(file)!r} is not an .npz file of plain arrays: {reason}")
+        with file.open("rb") as stream:
+            return read_npz_arrays(stream)
+    except (ValueError, OSError) as error:
+        raise DataError(f"{str(file)!r} is not an .npz file of plain arrays: {why_unreadable(error)}") from error
 
 
 def dataset_from_npz(file: Path) -> Dataset:

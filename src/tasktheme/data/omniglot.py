@@ -11,6 +11,7 @@ from tasktheme.data.download import download_file
 from tasktheme.data.files import ImageFiles, open_files
 from tasktheme.data.layout import Entry
 from tasktheme.errors import DataError, MissingDataError
+from tasktheme.untrusted import exists
 
 _URL = "https://raw.githubusercontent.com/brendenlake/omniglot/master/python"
 _PAGE = "https://github.com/brendenlake/omniglot/tree/master/python"
@@ -47,7 +48,7 @@ def _find(part: str, data_dir: Path, *, progress: bool) -> ImageFiles:
     home = data_dir / "omniglot"
     for folder in (home, data_dir):
         for place in (folder / f"{part}.zip", folder / part):
-            if place.exists():
+            if exists(place):
                 return open_files(place)
     file = home / f"{part}.zip"
     try:

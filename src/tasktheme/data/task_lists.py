@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from tasktheme.data.checks import as_array
 from tasktheme.errors import DataError, MissingDataError
+from tasktheme.untrusted import expand_home, shorten
 
 if TYPE_CHECKING:
     from tasktheme.data.dataset import Dataset
@@ -49,7 +50,7 @@ def task_table(dataset: Dataset, tasks: TaskList) -> Table:
     no header. Where a class name is not enough, because two groups have one, it is written "group/class".
     """
     if isinstance(tasks, str | os.PathLike):
-        file = Path(tasks).expanduser()
+        file = expand_home(tasks)
         table = _number_rows(dataset, _read_lines(file), what=f"{str(file)!r}")
     elif hasattr(tasks, "ndim"):
         table = as_array(tasks, what="the list of tasks")
@@ -73,7 +74,7 @@ def _read_lines(file: Path) -> Iterator[tuple[str, list[str]]]:
         raise MissingDataError(f"there is no file {str(file)!r}; it should list the classes of a task on each line") from error
     except OSError as error:
         raise DataError(f"{str(file)!r} cannot be read: {error.strerror}") from error
-    except (UnicodeDecodeError, csv.Error) as error:
+    except (ValueError, csv.Error) as error:  # bytes that are no text, a path that is no path
         raise DataError(f"{str(file)!r} is not a CSV file of class names: {error}") from error
 
 
@@ -116,8 +117,8 @@ def _number(dataset: Dataset, known: dict[str, list[int]], label: object, place:
     if meant:
         full = [f"{dataset.group_names[dataset.class_group[number]]}/{dataset.class_names[number]}" for number in meant]
         raise DataError(f"{place}: {label!r} may be {' or '.join(map(repr, full[:3]))}: write which")
-    nearest = get_close_matches(label, known, n=1, cutoff=0.0)
-    raise DataError(f"{place}: {dataset.name!r} has no class {label!r}; the nearest is {nearest[0]!r}")
+    nearest = get_close_matches(shorten(label), known, n=1, cutoff=0.0)
+    raise DataError(f"{place}: {dataset.name!r} has no class {shorten(label)!r}; the nearest is {nearest[0]!r}")
 
 
 def _check_table(dataset: Dataset, table: npt.NDArray[Any]) -> Table:

@@ -17,7 +17,7 @@ from tasktheme.learners.build import build_learner, find_learner
 from tasktheme.learners.settings import LearnerSettings
 from tasktheme.learners.testing import Accuracies, listed_classes, task_accuracies
 from tasktheme.learners.training import MetaTrainer, resume_meta_training, save_meta_training
-from tasktheme.storage import LEARNER, fingerprint, load_model, save_model
+from tasktheme.storage import LEARNER, check_tensors, fingerprint, load_model, save_model
 from tasktheme.training.resumable import CHECKPOINT_SECONDS, check_run, run_resumably
 
 
@@ -157,7 +157,11 @@ class MetaLearner:
             found = cls(about["learner"], device=str(where), **about["settings"])
             found.history, found.trained_on = about["history"], about["trained_on"]
             found.validations = [(int(step), float(accuracy)) for step, accuracy in about["validations"]]
-            learner = build_learner(found.name, about["settings"], tuple(about["point_shape"])).to(where)
+            point_shape = tuple(about["point_shape"])
+            with torch.device("meta"):  # nothing is allocated, whatever the settings claim
+                expected = build_learner(found.name, about["settings"], point_shape).state_dict()
+            check_tensors(tensors, expected)
+            learner = build_learner(found.name, about["settings"], point_shape).to(where)
             learner.load_state_dict(tensors)
         except (KeyError, TypeError, ValueError, RuntimeError, SettingsError) as error:
             raise ModelFileError(f"{str(path)!r} is damaged: {' '.join(str(error).split())}") from error

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tasktheme.errors import DataError, ModelFileError, OutputError
+from tasktheme.errors import DataError, ModelFileError, OutputError, TaskThemeError
 from tasktheme.files import write_file
+from tasktheme.untrusted import exists, parse_json, read_npz_arrays, refuse_bomb
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,7 +41,7 @@ def make_table(columns: Mapping[str, Sequence[Any] | np.ndarray[Any, Any]]) -> p
     for name, values in columns.items():
         try:
             arrays[name] = pa.array(values if isinstance(values, np.ndarray) else list(values))
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
             raise DataError(f"column {name!r} cannot be stored: its values are not of one kind ({error})") from error
     return pa.table(arrays)
 
@@ -81,15 +84,48 @@ def write_tasks(tasks: TaskSet, path: Path) -> None:
     """Write a task set with what is known of its model."""
     check_ending(path)
     if path.suffix.lower() == ".parquet":
-        import pyarrow as pa
-
-        own = make_table({**tasks.columns, "size": tasks.sizes, "converged": tasks.converged})
-        flat = pa.array(tasks.concentration.reshape(-1))
-        nested = pa.FixedSizeListArray.from_arrays(flat, tasks.concentration.shape[1])
-        table = own.append_column("concentration", nested).replace_schema_metadata({_ABOUT: _about(tasks)})
-        write_table(table, path)
+        write_table(_parquet_table(tasks, len(tasks)), path)
     else:
         write_table(whole_table(tasks), path)
+
+
+def stream_tasks(parts: Iterable[TaskSet], path: Path, *, count: int) -> None:
+    """Write the parts of a task set of ``count`` tasks to a Parquet file as they come, which :func:`read_tasks` reads as one.
+
+    They go to a temporary name beside ``path``, which is synced and renamed at the end, or removed.
+    """
+    import pyarrow.parquet as pq
+
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file, ExitStack() as stack:
+            writer = None
+            for part in parts:
+                table = _parquet_table(part, count)
+                if writer is None:
+                    writer = stack.enter_context(pq.ParquetWriter(file, table.schema))
+                writer.write_table(table)
+            stack.close()  # writes the end of the file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        if isinstance(error, TaskThemeError):  # of the making, not of the keeping
+            raise
+        raise OutputError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _parquet_table(tasks: TaskSet, count: int) -> pa.Table:
+    """Tasks as a Parquet file has them: gamma as one column of lists, and what is known of the model beside the table."""
+    import pyarrow as pa
+
+    own = make_table({**tasks.columns, "size": tasks.sizes, "converged": tasks.converged})
+    flat = pa.array(tasks.concentration.reshape(-1))
+    nested = pa.FixedSizeListArray.from_arrays(flat, tasks.concentration.shape[1])
+    return own.append_column("concentration", nested).replace_schema_metadata({_ABOUT: _about(tasks, count)})
 
 
 def whole_table(tasks: TaskSet) -> pa.Table:
@@ -98,19 +134,22 @@ def whole_table(tasks: TaskSet) -> pa.Table:
 
     table = task_table(tasks)
     texts = [field.name for field in table.schema if pa.types.is_string(field.type) or pa.types.is_list(field.type)]
-    about = _about(tasks, texts=texts)  # else the name 007 came back as the number 7
+    about = _about(tasks, len(tasks), texts=texts)  # else the name 007 came back as the number 7
     return table.append_column(_ABOUT, [[about, *[""] * (len(tasks) - 1)][: len(tasks)]])
 
 
-def _about(tasks: TaskSet, **more: Any) -> str:
+def _about(tasks: TaskSet, count: int, **more: Any) -> str:
     prior = None if tasks.prior is None else tasks.prior.tolist()
-    return json.dumps({"format": FORMAT, "fingerprint": tasks.fingerprint, "prior": prior, "tasks": len(tasks), **more})
+    return json.dumps({"format": FORMAT, "fingerprint": tasks.fingerprint, "prior": prior, "tasks": count, **more})
 
 
 def is_task_file(path: Path) -> bool:
     """Whether a path can only mean a file of tasks, by its ending; of an .npz, which may hold data, by its arrays."""
-    if path.suffix.lower() == ".npz" and zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as arrays:
+    if path.suffix.lower() == ".npz" and exists(path) and path.is_file():
+        with (
+            suppress(zipfile.BadZipFile, ValueError, NotImplementedError),
+            zipfile.ZipFile(path) as arrays,
+        ):  # a damaged one is told where it is read
             return f"{_ABOUT}.npy" in arrays.namelist()
     return path.suffix.lower() in (".parquet", ".csv")
 
@@ -121,15 +160,13 @@ def read_tasks(path: Path) -> dict[str, Any]:
         content = path.read_bytes()
     except FileNotFoundError as error:
         raise ModelFileError(f"there is no task file {str(path)!r}") from error
-    except OSError as error:
-        raise ModelFileError(f"cannot read {str(path)!r}: {error.strerror or error}") from error
+    except (OSError, ValueError) as error:
+        raise ModelFileError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', None) or error}") from error
     return parse_tasks(content, str(path))
 
 
 def parse_tasks(content: bytes, name: str) -> dict[str, Any]:
     """The arguments of a TaskSet from the content of a file, whatever it is called; ``name`` is for messages."""
-    import pyarrow as pa
-
     try:
         columns, about = _columns(content)
         version, prior = int(about["format"]), about.get("prior")
@@ -139,34 +176,46 @@ def parse_tasks(content: bytes, name: str) -> dict[str, Any]:
             raise ValueError("some rows are missing")
         return {
             "concentration": np.ascontiguousarray(columns.pop("concentration"), dtype=np.float64),
-            "sizes": np.asarray(columns.pop("size"), dtype=np.int64),
-            "converged": np.asarray(columns.pop("converged"), dtype=np.bool_),
+            "sizes": _of_kind(columns.pop("size"), "iu").astype(np.int64),
+            "converged": _of_kind(columns.pop("converged"), "b"),
             "columns": columns,
             "fingerprint": str(about["fingerprint"]),
             "prior": None if prior is None else np.asarray(prior, dtype=np.float64),
         }
     except ModelFileError:
         raise
-    except (OSError, EOFError, zipfile.BadZipFile, pa.ArrowInvalid, KeyError, TypeError, ValueError, IndexError) as error:
+    except Exception as error:  # of the reader of each format, on bytes that can be anything: of every kind
         raise ModelFileError(f"{name!r} is not a task file that tasktheme wrote, or is damaged") from error
+
+
+def _of_kind(column: Any, kinds: str) -> np.ndarray[Any, Any]:
+    array = np.asarray(column)
+    if array.dtype.kind not in kinds:
+        raise ValueError(f"a column of {array.dtype} was not expected")
+    return array
 
 
 def _columns(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     """The columns of a task file, gamma as one array, and what the file says about itself."""
     if content.startswith(b"PAR1"):
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
-        table = pq.read_table(io.BytesIO(content))
-        about = json.loads(table.schema.metadata[_ABOUT.encode()])
+        file = pq.ParquetFile(io.BytesIO(content))
+        nested = file.schema_arrow.field("concentration").type
+        width = len(file.schema_arrow) + (nested.list_size if pa.types.is_fixed_size_list(nested) else 1)
+        refuse_bomb(8 * width * file.metadata.num_rows, len(content))  # constant columns pack without bound
+        table = file.read()
+        about = parse_json(table.schema.metadata[_ABOUT.encode()])
         nested = table.column("concentration").combine_chunks()
         gamma = nested.flatten().to_numpy(zero_copy_only=False).reshape(len(nested), nested.type.list_size)
         return {**_flat(table.drop_columns(["concentration"])), "concentration": gamma}, about
     if content.startswith(b"PK"):
-        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-            flat = {name: arrays[name] if _is_own(name) else arrays[name].tolist() for name in arrays.files}
-        about = json.loads(flat.pop(_ABOUT)[0])
+        arrays = read_npz_arrays(io.BytesIO(content))
+        flat = {name: array if _is_own(name) else array.tolist() for name, array in arrays.items()}
+        about = parse_json(flat.pop(_ABOUT)[0])
     else:
-        about = json.loads(_read_csv(content, include_columns=[_ABOUT])[_ABOUT][0].as_py())
+        about = parse_json(_read_csv(content, include_columns=[_ABOUT])[_ABOUT][0].as_py())
         flat = _flat(_read_csv(content, column_types=dict.fromkeys(about.get("texts", []), "string")).drop_columns([_ABOUT]))
     gamma = np.stack([flat.pop(name) for name in list(flat) if name.startswith("gamma_")], axis=1)
     return {**flat, "concentration": gamma}, about

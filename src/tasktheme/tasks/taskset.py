@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
+_SMALLEST, _LARGEST = 1e-12, 1e15  # of gamma: beyond, digamma and its products leave the floats that a search uses
 _OWN_COLUMNS = ("concentration", "size", "converged", "tasktheme")
 
 
@@ -51,14 +52,17 @@ class TaskSet:
     def __post_init__(self) -> None:
         if self.concentration.ndim != 2 or self.concentration.shape[1] < 1:
             raise DataError(f"concentration must be (tasks, themes) numbers, got shape {self.concentration.shape}")
-        if not (np.isfinite(self.concentration) & (self.concentration > 0.0)).all():
-            raise DataError("concentration must be finite and above 0 throughout")
+        for what, gamma in (("concentration", self.concentration), ("prior", self.prior)):
+            if gamma is not None and not ((gamma >= _SMALLEST) & (gamma <= _LARGEST)).all():  # False for a NaN
+                raise DataError(f"{what} must be above 0 and finite throughout, from {_SMALLEST:g} to {_LARGEST:g}")
+        if self.sizes.ndim == 1 and (self.sizes < 0).any():
+            raise DataError("sizes, the data points of each task, must be at least 0")
         for array in ("concentration", "sizes", "converged", "prior"):
             if (own := getattr(self, array)) is None:
                 continue
             wanted = self.concentration.shape[1] if array == "prior" else len(self)
-            if len(own) != wanted:
-                raise DataError(f"{array} has {len(own)} values, expected {wanted}")
+            if own.ndim != (2 if array == "concentration" else 1) or len(own) != wanted:
+                raise DataError(f"{array} has {own.size} values, expected {wanted}")
             frozen = own.view()
             frozen.flags.writeable = False
             object.__setattr__(self, array, frozen)
@@ -116,7 +120,7 @@ class TaskSet:
         if self.prior is None:
             raise DataError("these tasks do not know their model's prior, so they cannot be resized: embed them again")
         evidence = np.maximum(self.concentration - self.prior, 0.0)  # rounding can leave a little below the prior
-        scale = n / np.maximum(evidence.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
+        scale = n / np.maximum(evidence.sum(axis=1, keepdims=True), _SMALLEST)
         return dataclasses.replace(self, concentration=self.prior + scale * evidence, sizes=np.full(len(self), n, dtype=np.int64))
 
     def entropy(self) -> Floats:

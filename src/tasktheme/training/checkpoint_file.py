@@ -16,6 +16,7 @@ from torch import Tensor
 
 from tasktheme.errors import ModelFileError, OutputError
 from tasktheme.files import pack_tensors, remove_leftovers, write_file
+from tasktheme.untrusted import parse_json
 
 # A file is three parts: a line with the SHA-256 of what follows, a line of JSON, the tensors in safetensors.
 
@@ -103,7 +104,7 @@ def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise ModelFileError(f"{str(path)!r} is damaged or not tasktheme's: its checksum does not match")
     try:
         _, about, packed = content.split(b"\n", 2)
-        info = dict(json.loads(about))
+        info = dict(parse_json(about))
         # memory of its own for each tensor: products may round otherwise where numbers do not start at a multiple of 64 bytes
         return {name: tensor.clone() for name, tensor in load(packed).items()}, info
     except (SafetensorError, ValueError, TypeError) as error:  # by somebody who can write checksums too
