@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,9 +12,11 @@ import torch
 
 import tasktheme as tt
 from oracles.small import SMALL, small_vectors
-from tasktheme.errors import TrainingWarning
+from tasktheme.errors import Interrupted, TrainingWarning
 from tasktheme.model.themes import Moments, Themes
 from tasktheme.nets.build import Networks
+from tasktheme.training import loop
+from tasktheme.training.checkpoint import resume_training, save_training
 from tasktheme.training.embedding import EmbeddedTasks
 from tasktheme.training.health import information, warn_of_embedding, warn_of_themes
 from tasktheme.training.loop import Trainer
@@ -70,10 +74,10 @@ def test_a_sound_training_does_not_warn() -> None:
         tt.PTM(settings=SMALL, device="cpu").fit(small_vectors(), tasks=80, progress=False)
 
 
-def trainer(**changes: object) -> Trainer:
+def trainer(device: torch.device = CPU, steps: int = 40, **changes: object) -> Trainer:
     settings = SMALL.changed({"polish_sweeps": 0, **changes})
     data = small_vectors()
-    return Trainer(settings, Networks(settings, data.point_shape, CPU), data, 40, CPU)
+    return Trainer(settings, Networks(settings, data.point_shape, device), data, steps, device)
 
 
 def lose_a_theme(value: Trainer) -> torch.Tensor:
@@ -85,10 +89,13 @@ def lose_a_theme(value: Trainer) -> torch.Tensor:
     return mu[0]
 
 
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("kept", [False, True])
-def test_a_lost_theme_is_counted_and_comes_back(kept: bool) -> None:
-    value = trainer(unused_themes="keep" if kept else "revive")
+def test_a_lost_theme_is_counted_and_comes_back(kept: bool, device: str) -> None:
+    value = trainer(torch.device(device), unused_themes="keep" if kept else "revive")
     value._initialise_themes()
+    for _ in range(5):  # a GPU replays its record by then
+        value.train_step()
     alpha, mu = value.themes.alpha, value.themes.mu  # a recorded step goes on with these very tensors
     lost_at = lose_a_theme(value)
     assert value._tend_themes(revived=not kept) == 1.0
@@ -99,22 +106,54 @@ def test_a_lost_theme_is_counted_and_comes_back(kept: bool) -> None:
         assert torch.equal(value.themes.mu[0], lost_at)
         return
     assert value._tend_themes(revived=True) == 0.0
-    value.step = value.warm_up_steps
     for _ in range(20):
         value.train_step()
     assert float(value.themes.share.min()) > 0.1 / 3  # and finds data of its own
 
 
-def test_the_history_tells_of_unused_themes_and_the_preset_paper_leaves_them() -> None:
-    for settings, left in ((SMALL, 0.0), (SMALL.changed({"unused_themes": "keep"}), 1.0)):
-        data = small_vectors()
-        value = Trainer(settings.changed({"polish_sweeps": 0}), Networks(settings, data.point_shape, CPU), data, 12, CPU)
-        start = value._initialise_themes
-        value._initialise_themes = lambda start=start, value=value: (start(), lose_a_theme(value))  # type: ignore[method-assign, misc]
-        value.run(progress=False)
-        assert value.history[-1]["unused_themes"] == left
-        assert value.history[value.warm_up_steps]["unused_themes"] == 1.0
+def loses_one(value: Trainer) -> Trainer:
+    """The same trainer, with a lost theme from the start."""
+    start = value._initialise_themes
+
+    def initialise() -> None:
+        start()
+        lose_a_theme(value)
+
+    value._initialise_themes = initialise  # type: ignore[method-assign]
+    return value
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_the_history_tells_of_unused_themes(kept: bool) -> None:
+    value = loses_one(trainer(steps=12, unused_themes="keep" if kept else "revive"))
+    value.run(progress=False)
+    assert [row["unused_themes"] for row in value.history] == [1.0, *([float(kept)] * 11)]
+
+
+def test_the_preset_paper_leaves_themes_alone() -> None:
     assert tt.Settings.preset("paper").unused_themes == "keep"
+
+
+def test_a_training_resumed_before_a_revival_gives_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "_RECORDS", 3)  # every fourth step: the theme is lost when the training stops
+    whole, first, second = loses_one(trainer(steps=12)), loses_one(trainer(steps=12)), trainer(steps=12)
+    whole.run(progress=False)
+    step = first.train_step
+
+    def stop_in_the_third() -> None:
+        if first.step == 2:
+            signal.raise_signal(signal.SIGINT)
+        step()
+
+    first.train_step = stop_in_the_third  # type: ignore[method-assign]
+    with pytest.raises(Interrupted):
+        first.run(progress=False, checkpoint=lambda: save_training(first, tmp_path / "state"))
+    assert float(first.themes.share.min()) < 0.01
+    resume_training(second, tmp_path / "state")
+    second.run(progress=False)
+    assert [row["unused_themes"] for row in second.history] == [1.0, 0.0, 0.0]
+    for name, value in whole.themes.tensors().items():
+        assert torch.equal(second.themes.tensors()[name], value), name
 
 
 @pytest.mark.parametrize("kept", [False, True])
