@@ -9,7 +9,7 @@ import torch
 import tasktheme as tt
 from oracles.plain import Array
 from oracles.small import SMALL, small_images, small_vectors
-from tasktheme.errors import DataError
+from tasktheme.errors import DataError, TrainingError
 from tasktheme.model.objective import objective
 from tasktheme.nets.build import Networks
 from tasktheme.training import choice
@@ -29,8 +29,8 @@ def planted(themes: int, tasks: int, seed: int) -> list[Array]:
 
 @pytest.mark.parametrize("themes", [2, 4, 8])
 def test_the_planted_number_is_found(themes: int) -> None:
-    settings = SMALL.changed({"themes": "auto", "concentration": 0.7, "polish_tasks": 200})
-    model = tt.PTM(settings=settings, device="cpu").fit(planted(themes, 200, seed=themes), tasks=40, progress=False)
+    settings = SMALL.changed({"themes": "auto", "concentration": 0.7, "polish_tasks": 120})
+    model = tt.PTM(settings=settings, device="cpu").fit(planted(themes, 120, seed=themes), tasks=40, progress=False)
     found = model.trained_on["choice_of_themes"]
     assert found["themes"] == themes == model.settings.themes == len(model.themes.alpha)
     assert {row["themes"] for row in found["curve"]} >= {2, 4, 8}
@@ -73,22 +73,26 @@ def test_one_held_out_group_has_no_error_and_the_best_wins() -> None:
 def test_whole_groups_are_held_out_where_there_are_enough() -> None:
     x = np.arange(40.0)[:, None]
     data = tt.Dataset.from_arrays(x, np.arange(40) // 2, np.arange(40) // 4)
-    divided, held = held_out_groups(data, fewest=1, seed=0)
+    divided, held = held_out_groups(SMALL.changed({"ways": (1, 3)}), data)
     assert divided is data
     assert held.sum() == 3  # of ten
-    assert not torch.equal(held, held_out_groups(data, fewest=1, seed=1)[1])
+    assert not torch.equal(held, held_out_groups(SMALL.changed({"ways": (1, 3), "seed": 1}), data)[1])
 
 
 def test_classes_are_held_out_of_few_groups() -> None:
     data = small_images()  # two groups of four classes
-    divided, held = held_out_groups(data, fewest=2, seed=0)
+    divided, held = held_out_groups(SMALL.changed({"ways": (2, 3)}), data)
     assert held.tolist() == [False, True, False, True]
     assert np.bincount(divided.class_group).tolist() == [2, 2, 2, 2]
     assert divided.x is data.x
     for new, old in zip(divided.class_group, data.class_group, strict=True):
         assert divided.group_names[new].startswith(data.group_names[old])
-    with pytest.raises(DataError, match="needs 4 groups, or 6 classes in a group"):
-        held_out_groups(data, fewest=3, seed=0)
+
+
+def test_too_few_classes_are_an_error_before_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Trainer, "run", None)
+    with pytest.raises(DataError, match="needs 4 groups, or 6 classes in a group, to hold some out: set themes to a number"):
+        tt.PTM("auto", settings=SMALL, device="cpu").fit(small_images(), tasks=20, progress=False)
 
 
 @pytest.mark.parametrize("kind", ["groups", "classes", "unlabelled"])
@@ -139,6 +143,24 @@ def test_the_ladder_ends_where_scores_fall(monkeypatch: pytest.MonkeyPatch) -> N
     part = choice.HeldOutTasks(None, None, torch.arange(3))  # type: ignore[arg-type]
     assert choose_themes(SMALL, [], [part], ladder=tuple(heights)).themes == 4
     assert tried == [2, 4, 8, 16]
+
+
+def test_the_ladder_ends_where_there_are_too_few_data_points() -> None:
+    settings = SMALL.changed({"covariance": "isotropic", "covariance_floor": 0.5, "ways": (2, 2)})
+    data, encoder = small_vectors(), Networks(settings, (6,), CPU).encoder
+    fitted, held_out = embedded_parts(settings, encoder, data, data.tensor, (3, 3))
+    few = [choice.EmbeddedTasks(part.m[:1, :3], part.s[:1, :3], part.mask[:1, :3]) for part in fitted[:1]]
+    assert [row["themes"] for row in choose_themes(settings, few, held_out).curve] == [2]
+    with pytest.raises(TrainingError, match="set themes to a number"):
+        choose_themes(settings, few, held_out, ladder=[4])
+
+
+@pytest.mark.parametrize("changes", [{"polish_sweeps": 0}, {"polish_tasks": 0}])
+def test_the_number_is_chosen_without_a_final_em_too(changes: dict[str, int]) -> None:
+    settings = SMALL.changed({"themes": "auto", **changes})
+    model = tt.PTM(settings=settings, device="cpu").fit(planted(4, 60, seed=0), tasks=20, progress=False)
+    assert len(model.themes.alpha) == 4
+    assert float(model.themes.share.min()) > 0.1
 
 
 def test_auto_in_every_spelling() -> None:

@@ -52,12 +52,13 @@ class Choice:
         return dataclasses.asdict(self)
 
 
-def held_out_groups(dataset: Dataset, *, fewest: int, seed: int) -> tuple[Dataset, Bool[Tensor, " G"]]:
+def held_out_groups(settings: Settings, dataset: Dataset) -> tuple[Dataset, Bool[Tensor, " G"]]:
     """The same data points in groups of which some are held out, and which: a fourth of the groups, or of each group's classes.
 
-    ``fewest`` is the number of classes that a task needs. A class is an unlabelled task where tasks are unlabelled.
+    A task's classes are then of one part. A class is an unlabelled task where tasks are unlabelled.
     """
-    generator = np.random.default_rng(seed)
+    fewest = 1 if dataset.unlabelled else settings.ways[0]
+    generator = np.random.default_rng(settings.seed)
     groups = len(dataset.group_names)
     if groups >= _HELD_OUT:
         held = generator.permutation(groups) % _HELD_OUT == 0
@@ -93,8 +94,7 @@ def embedded_parts(
     settings: Settings, encoder: Encoder, dataset: Dataset, data: Tensor, halves: tuple[int, int]
 ) -> tuple[list[EmbeddedTasks], list[HeldOutTasks]]:
     """Tasks of the training data for fitting themes, and tasks of other groups for scoring them."""
-    fewest = 1 if dataset.unlabelled else settings.ways[0]
-    divided, held = held_out_groups(dataset, fewest=fewest, seed=settings.seed)
+    divided, held = held_out_groups(settings, dataset)
     sampler = EpisodeSampler(
         divided,
         ways=None if dataset.unlabelled else settings.ways,
@@ -140,7 +140,10 @@ def choose_themes(
     group = torch.cat([part.group for part in held_out]).cpu().numpy()
     scores: dict[int, npt.NDArray[np.float64]] = {}
     for themes in ladder:
-        found = start_themes(settings.changed({"themes": themes}), fitted, sweeps=_SWEEPS)
+        try:
+            found = start_themes(settings.changed({"themes": themes}), fitted, sweeps=_SWEEPS)
+        except DataError:  # fewer data points than themes
+            break
         score = torch.cat([held_out_bound(settings, found, part.t, part.v) for part in held_out]).double().cpu().numpy()
         if not np.isfinite(score).all():  # more themes than the data can tell apart
             break
@@ -151,7 +154,9 @@ def choose_themes(
         if len(means) - 1 - int(np.argmax(means)) >= _FALLS:
             break
     if not scores:
-        raise TrainingError("no number of themes gives a finite held-out bound; raise covariance_floor")
+        raise TrainingError(
+            "no number of themes gives a finite held-out bound: set themes to a number, or raise covariance_floor"
+        )
     return smallest_good(scores)
 
 

@@ -25,7 +25,7 @@ from tasktheme.model.unused import revive, unused
 from tasktheme.nets.build import Networks
 from tasktheme.progress import Advance, progress_bar
 from tasktheme.settings import Settings
-from tasktheme.training.choice import LADDER, Choice, choose_themes, embedded_parts
+from tasktheme.training.choice import LADDER, Choice, choose_themes, embedded_parts, held_out_groups
 from tasktheme.training.compiler import compile_step, silent_compiler
 from tasktheme.training.embedding import EmbeddedTasks, embed_batch, embed_points
 from tasktheme.training.graph import Beside, CapturedStep
@@ -97,6 +97,8 @@ class Trainer:
         self._beside = Beside(self.device)
         self._collapsed = False  # the themes, and somebody was warned
         self.choice: Choice | None = None
+        if settings.choose_themes:
+            held_out_groups(settings, self.dataset)  # too little data is an error now, not after the training
 
     def run(self, *, progress: bool = True, checkpoint: Callable[[], None] | None = None) -> None:
         """Train from the current step to the end.
@@ -108,7 +110,8 @@ class Trainer:
             with progress_bar("training", total, done=done, show=progress) as advance:
                 self._run_steps(advance, stopping, checkpoint)
             polished = self.settings.polish_sweeps and self.settings.polish_tasks
-            embedded = self._embedded_tasks(self.settings.polish_tasks if polished else _CHECKED_TASKS)
+            refitted = polished or self.settings.choose_themes
+            embedded = self._embedded_tasks((refitted and self.settings.polish_tasks) or _CHECKED_TASKS)
             if self.settings.choose_themes:
                 self._choose_themes(embedded, stopping, progress=progress)
             if polished:
@@ -236,7 +239,10 @@ class Trainer:
             )
             return
         embedded = self._embedded_tasks(max(1, _INITIAL_POINTS // (settings.ways[1] * (settings.t_shots + settings.v_shots))))
-        self.themes = start_themes(settings, embedded, sweeps=_INITIAL_SWEEPS)
+        self._start_themes(embedded)
+
+    def _start_themes(self, embedded: list[EmbeddedTasks]) -> None:
+        self.themes = start_themes(self.settings, embedded, sweeps=_INITIAL_SWEEPS)
         if not bool(self.themes.valid):
             raise TrainingError("the themes' first covariances are not positive definite; raise covariance_floor")
 
@@ -271,7 +277,7 @@ class Trainer:
 
             self.choice = choose_themes(self.settings, *parts, advance=next_size)
         self.settings = self.settings.changed({"themes": self.choice.themes})
-        self.themes = start_themes(self.settings, embedded, sweeps=_INITIAL_SWEEPS)
+        self._start_themes(embedded)
 
     def _polish(self, embedded: list[EmbeddedTasks], stopping: Callable[[], bool], *, progress: bool) -> None:
         settings = self.settings
