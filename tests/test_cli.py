@@ -66,6 +66,33 @@ def test_fit_writes_a_model_with_the_settings_asked_for(run, tmp_path: Path) -> 
     assert "next:" in out
 
 
+def test_fit_chooses_the_number_of_themes_and_says_so(run, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    centres = np.array([[0.0, 0.0], [9.0, 0.0], [0.0, 9.0], [9.0, 9.0]])
+    z = np.concatenate([rng.choice(4, size=30, p=mixture) for mixture in rng.dirichlet(np.ones(4), size=40)])
+    x = (centres[z] + rng.normal(size=(1200, 2))).astype(np.float32)
+    np.savez(tmp_path / "points.npz", x=x, y=np.arange(1200) // 30, groups=np.repeat(list("abcde"), 240))
+    small = ["--set", "ways=[3,3]", "--set", "polish_tasks=20", "--set", "batch_tasks=5"]
+    code, out, err = run(
+        "fit", tmp_path / "points.npz", "--held-out", "e", "--out", tmp_path / "m", "--tasks", 20, "--themes", "auto", *small
+    )
+    assert code == 0, err
+    assert "chose 4 themes, the fewest within one standard error of the best held-out bound (2: " in out
+    assert tt.PTM.load(tmp_path / "m").settings.themes == 4
+    code, _, err = run("fit", "glyphs", "--out", tmp_path / "n", "--themes", "many")
+    assert code == 2
+    assert "'many' is neither a whole number nor auto" in err
+
+
+@pytest.mark.filterwarnings("always::tasktheme.errors.TrainingWarning")
+def test_fit_warns_of_a_collapse_in_one_line(run, tmp_path: Path) -> None:
+    changes = [word for setting in (*TINY, "bound_weight=1000", "learning_rate=0.05") for word in ("--set", setting)]
+    code, _, err = run("fit", "glyphs", "--out", tmp_path / "m", "--tasks", 200, "-q", *changes)
+    assert code == 0, err
+    lines = [line for line in err.splitlines() if "collapsed" in line]
+    assert [line.startswith("tasktheme: the embedding has collapsed") for line in lines] == [True]
+
+
 def test_embed_writes_what_the_library_gives(run, model: Path, tasks: Path, tmp_path: Path) -> None:
     file = tmp_path / "t.parquet"
     code, out, _ = run("embed", model, "glyphs", "--out", file, "-n", 12, "--ways", 3, "--shots", 4, "--seed", 1)

@@ -50,6 +50,14 @@ def test_training_lowers_the_loss(data: tt.Dataset) -> None:
     assert np.mean(losses[-5:]) < np.mean(losses[:5]) - 0.05
 
 
+@pytest.mark.parametrize(("start", "bright"), [("data", True), ("random", False)])
+def test_the_first_image_decoded_is_as_bright_as_the_data_where_networks_start_there(start: str, bright: bool) -> None:
+    white = tt.Dataset.from_arrays(255 - small_images().x // 4, np.arange(80) // 10, np.arange(80) // 40)
+    settings = SMALL.changed({"network_start": start, "learning_rate": 1e-6})
+    model = tt.PTM(settings=settings, device="cpu").fit(white, tasks=4, progress=False)
+    assert (weights(model)["decoder.bias"].item() > 3.0) is bright
+
+
 def test_the_same_seed_gives_the_same_bits_and_another_seed_others(data: tt.Dataset, model: tt.PTM) -> None:
     assert_same_weights(model, tt.PTM(settings=SMALL).fit(data, tasks=40, progress=False))
     other = tt.PTM(settings=SMALL, seed=1).fit(data, tasks=40, progress=False)

@@ -37,6 +37,7 @@ from tasktheme.options import (
     find_checkpoint,
     leave,
     parse_settings,
+    parse_themes,
     print_table,
     refuse_existing,
     save_result,
@@ -102,7 +103,12 @@ def fit(
     data: Data,
     out: Annotated[Path, typer.Option(help="Folder for the trained model.", show_default=False)],
     tasks: Annotated[int, typer.Option(help="Training tasks to draw.", min=1)] = 20_000,
-    themes: Annotated[int | None, typer.Option(help="Number of task-themes K.", show_default="8")] = None,
+    themes: Annotated[
+        Any,
+        typer.Option(
+            parser=parse_themes, metavar="N|auto", help="Number of task-themes K, or auto to choose it.", show_default="8"
+        ),
+    ] = None,
     latent_dim: Annotated[int | None, typer.Option(help="Dimension of the embedding D.", show_default="64")] = None,
     preset: Annotated[PresetName | None, typer.Option(help="Settings to start from.", show_default="default")] = None,
     settings: Annotated[Path | None, typer.Option(help="A TOML file of settings; options win over it.")] = None,
@@ -158,6 +164,8 @@ def fit(
     model.trained_on |= {"size": size, "held_out": held_out, "unlabelled": unlabelled, "allow_damaged": allow_damaged}
     save_result(model, out, checkpoint, overwrite=overwrite, kind=MODEL)
     if not quiet:
+        if model.choice is not None:
+            typer.echo(f"chose {model.choice}")
         typer.echo(f"wrote {out}: {model!r}")
         typer.echo(f"next:  tasktheme evaluate {out} {data}   or   tasktheme embed {out} {data} --out tasks.parquet")
 

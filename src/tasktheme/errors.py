@@ -33,5 +33,9 @@ class TrainingError(TaskThemeError, ArithmeticError):
     """Training met a NaN, an infinity or a covariance that is not positive definite."""
 
 
+class TrainingWarning(UserWarning):
+    """Training went to its end, but the themes or the embedding say nothing."""
+
+
 class Interrupted(TaskThemeError, KeyboardInterrupt):
     """Training was interrupted; the message says what was kept and how to go on."""

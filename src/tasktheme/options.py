@@ -58,6 +58,14 @@ def parse_range(text: str) -> int | tuple[int, int]:
         raise typer.BadParameter(f"{text!r} is neither a whole number nor a range like 5-20") from None
 
 
+def parse_themes(text: str) -> int | str:
+    """A whole number, or auto."""
+    try:
+        return text if text == "auto" else int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is neither a whole number nor auto") from None
+
+
 Data = Annotated[
     str,
     typer.Argument(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,7 @@ from tasktheme.storage import check_tensors, fingerprint, load_model, save_model
 from tasktheme.tasks.taskset import TaskSet
 from tasktheme.theme_summary import ThemeSummary, some_rows, summarise
 from tasktheme.training.checkpoint import resume_training, save_training
+from tasktheme.training.choice import Choice
 from tasktheme.training.compiler import compiler_fault
 from tasktheme.training.embedding import EmbeddedTasks, SharedPoints, embed_batch
 from tasktheme.training.held_out import held_out_terms
@@ -47,7 +48,7 @@ class PTM:
     """A probabilistic task model: a variational auto-encoder and a Gaussian latent Dirichlet allocation over tasks.
 
     Args:
-        themes: number of task-themes K.
+        themes: number of task-themes K; "auto" chooses it by the held-out bound, see :attr:`choice`.
         latent_dim: dimension of the embedding D.
         seed: of everything random.
         preset: "default", or "paper" for the paper's literal recipe.
@@ -57,7 +58,7 @@ class PTM:
 
     def __init__(
         self,
-        themes: int | None = None,
+        themes: int | Literal["auto"] | None = None,
         latent_dim: int | None = None,
         *,
         seed: int | None = None,
@@ -116,6 +117,8 @@ class PTM:
                 "the identity encoder learns nothing from labels: set classification_weight = 0 or encoder = 'vector'"
             )
         networks.standardise_by(dataset.tensor)
+        if settings.network_start == "data":
+            networks.start_at(dataset.tensor)
         steps = -(-tasks // settings.batch_tasks)
         if compiled is None:
             compiled = _worth_compiling(self.device, tasks)
@@ -123,8 +126,11 @@ class PTM:
             raise SettingsError(f"torch cannot compile the step here: {fault}; train without compiling it")
         trainer = Trainer(settings, networks, dataset, steps, self.device, compiled, float(checkpoint_every))
         run_resumably(trainer, file, save=save_training, load=resume_training, progress=progress)
+        self.settings = trainer.settings  # with the number of themes that there are now
         self.history = trainer.history
         self.trained_on = {"data": dataset.name, "tasks": steps * settings.batch_tasks}
+        if trainer.choice is not None:
+            self.trained_on["choice_of_themes"] = trainer.choice.as_dict()
         self._fitted = _Fitted(networks, trainer.themes)
         return self
 
@@ -291,6 +297,12 @@ class PTM:
             raise ModelFileError(f"{str(path)!r} is damaged: {' '.join(str(error).split())}") from error
         model._fitted = _Fitted(networks, themes)
         return model
+
+    @property
+    def choice(self) -> Choice | None:
+        """How the number of themes was chosen, where it was."""
+        kept = self.trained_on.get("choice_of_themes")
+        return None if kept is None else Choice(**kept)
 
     def _require_fitted(self) -> _Fitted:
         if self._fitted is None:

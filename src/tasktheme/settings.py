@@ -33,6 +33,7 @@ class CheckedSettings:
 
     def changed(self, changes: Mapping[str, Any]) -> Self:
         """A copy with some settings changed; an unknown name is an error that suggests the nearest known one."""
+        changes = self._spelt_out(changes)
         known = [field.name for field in dataclasses.fields(self)]
         for name in changes:
             if name not in known:
@@ -40,6 +41,10 @@ class CheckedSettings:
                 hint = f"; did you mean {close[0]!r}?" if close else ""
                 raise SettingsError(f"unknown setting {name!r}{hint}")
         return dataclasses.replace(self, **changes)
+
+    def _spelt_out(self, changes: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Changes with every short form written out."""
+        return changes
 
     def as_dict(self) -> dict[str, Any]:
         """All settings, ready for JSON."""
@@ -52,7 +57,9 @@ class Settings(CheckedSettings):
 
     # the model
     themes: int = 8
-    """K, the number of task-themes."""
+    """K, the number of task-themes; "auto" sets choose_themes."""
+    choose_themes: bool = False
+    """Choose K after training by the held-out bound; the encoder trains with ``themes``."""
     latent_dim: int = 64
     """D, the dimension of the embedding u; the identity encoder takes the data's own."""
     covariance: Literal["full", "diagonal", "isotropic"] = "full"
@@ -73,6 +80,9 @@ class Settings(CheckedSettings):
     """Hidden layers of the "vector" encoder."""
     norm: Literal["group", "batch"] = "group"
     """"group" makes an image's embedding independent of its task; "batch" uses the task's own statistics."""
+    network_start: Literal["data", "random"] = "data"
+    """First weights: random ones fitted to the data, so that the embedding varies and the decoder draws the mean image; or
+    random ones alone."""
 
     # the objective
     bound_weight: float = 5.0
@@ -98,6 +108,9 @@ class Settings(CheckedSettings):
     """E-step iterations in training."""
     warm_up: float = 0.3
     """Part of the training tasks that trains encoder and decoder alone, with a standard normal prior."""
+    unused_themes: Literal["revive", "keep"] = "revive"
+    """A theme with less than a tenth of 1 / K of the data points: made half of the largest in training and dropped in the final
+    EM, or left alone."""
     polish_tasks: int = 2000
     """Tasks for the final EM sweeps with the encoder frozen."""
     polish_sweeps: int = 20
@@ -154,6 +167,11 @@ class Settings(CheckedSettings):
         if self.validation_responsibilities == "reused" and self.t_shots != self.v_shots:
             raise SettingsError("responsibilities reused row by row need equal halves: set t_shots = v_shots")
 
+    def _spelt_out(self, changes: Mapping[str, Any]) -> Mapping[str, Any]:
+        if changes.get("themes") != "auto":
+            return changes
+        return {name: value for name, value in changes.items() if name != "themes"} | {"choose_themes": True}
+
     @classmethod
     def preset(cls, name: str = "default") -> Settings:
         """The settings of a named preset."""
@@ -179,6 +197,7 @@ _PRESETS: dict[str, dict[str, Any]] = {
     "paper": {
         "covariance_floor": 0.0,
         "norm": "batch",
+        "network_start": "random",
         "bound_weight": 1.0,
         "classification_weight": 1.0,
         "squared_distance": False,
@@ -189,6 +208,7 @@ _PRESETS: dict[str, dict[str, Any]] = {
         "rate_power": 0.5,
         "e_step_iterations": 5,
         "warm_up": 0.0,
+        "unused_themes": "keep",
         "polish_sweeps": 0,
         "ways": (5, 20),
         "learning_rate": 2e-4,

@@ -98,3 +98,13 @@ def test_mean_stays_in_the_unit_interval_far_out_in_float32() -> None:
     logits = torch.tensor([-logit for logit in FAR] + list(FAR))
     expected = [1.0 / logit for logit in FAR] + [1.0 - 1.0 / logit for logit in FAR]
     torch.testing.assert_close(continuous_bernoulli.mean(logits), torch.tensor(expected), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("logit", [-30.0, -3.0, -0.01, 0.0, 0.5, 12.0])
+def test_logit_of_a_mean_gives_it_back(logit: float) -> None:
+    mean = moment(logit, 1) / moment(logit, 0)
+    assert float(continuous_bernoulli.logit_of_mean(tensor(mean))) == pytest.approx(logit, abs=1e-6)
+
+
+def test_logits_of_black_and_white_are_bounded() -> None:
+    assert continuous_bernoulli.logit_of_mean(tensor(0.0, 1.0)).tolist() == [-100.0, 100.0]

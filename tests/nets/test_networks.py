@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from oracles.small import SMALL, small_images, small_vectors
 from tasktheme.errors import SettingsError
 from tasktheme.nets.build import Networks
 from tasktheme.nets.norm import ImageGroupNorm, TaskBatchNorm, normalise_groups
@@ -229,3 +230,32 @@ def test_vector_density_is_torchs_normal_in_standard_units() -> None:
     prediction = (decoder.mean(u, mask) - torch.tensor([1.0, -2.0])) / torch.tensor([0.5, 3.0])
     expected = torch.distributions.Normal(prediction, 1.0).log_prob(standard).sum(dim=-1)
     torch.testing.assert_close(decoder.log_prob(u, x, mask), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["images", "vectors"])
+def test_networks_start_at_the_data(kind: str) -> None:
+    """m has mean 0 and deviation 1 over the data, s is about 0.1, and the first image decoded is as bright as the data."""
+    data = small_images().tensor if kind == "images" else small_vectors().tensor.float()
+    settings = SMALL.changed({"encoder": "auto" if kind == "images" else "vector"})
+    networks = Networks(settings, tuple(data.shape[1:]), CPU)
+    networks.standardise_by(data)
+    mask = torch.ones((1, len(data)), dtype=torch.bool)
+    with torch.no_grad():
+        before, _ = networks.encoder(data.unsqueeze(0), mask)
+        networks.start_at(data)
+        m, s = networks.encoder(data.unsqueeze(0), mask)
+    torch.testing.assert_close(m[0].mean(dim=0), torch.zeros(5), rtol=0.0, atol=1e-4)
+    torch.testing.assert_close(m[0].std(dim=0, correction=0), torch.ones(5), rtol=1e-4, atol=0.0)
+    assert float(before.std(dim=1).max()) < 0.9  # which it was not by itself
+    assert 0.03 < float(s.median()) < 0.3
+    if kind == "images":
+        assert networks.decoder is not None
+        grey = torch.full((1, 1, 16, 16), networks.decoder.bias.item())
+        drawn = torch.distributions.ContinuousBernoulli(logits=grey.double()).mean.mean()
+        assert float(drawn) == pytest.approx(float(data.double().mean()) / 255.0, rel=1e-3)
+
+
+def test_a_start_at_constant_images_is_finite() -> None:
+    networks = Networks(SMALL, (1, 16, 16), CPU)
+    networks.start_at(torch.full((7, 1, 16, 16), 255, dtype=torch.uint8))
+    assert all(bool(value.isfinite().all()) for value in networks.parameters())

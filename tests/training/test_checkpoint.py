@@ -125,8 +125,9 @@ def unlabelled() -> tt.Dataset:
         ({"encoder": "vector"}, small_vectors),
         ({"learn_concentration": True}, small_vectors),  # no network, no optimiser
         ({"encoder": "vector", "covariance": "diagonal"}, unlabelled),
+        ({"themes": "auto", "ways": (2, 2)}, small_vectors),
     ],
-    ids=["default", "concentration", "labels", "random", "vector", "identity", "unlabelled"],
+    ids=["default", "concentration", "labels", "random", "vector", "identity", "unlabelled", "auto"],
 )
 def test_from_each_state_of_a_run_the_rest_is_the_same_to_the_bit(
     changes: dict[str, Any], data: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -145,12 +146,13 @@ def test_from_each_state_of_a_run_the_rest_is_the_same_to_the_bit(
     whole, states = fresh(), []
 
     def keep() -> None:
-        states.append(tmp_path / f"{whole.step}-{whole.sweeps}")
+        states.append(tmp_path / f"{whole.step}-{whole.sweeps}{' finished' if whole.finished else ''}")
         save_training(whole, states[-1])
 
     whole.run(progress=False, checkpoint=keep)
     sweeps = settings.polish_sweeps
-    assert [path.name for path in states] == [f"{s}-0" for s in range(1, 7)] + [f"6-{s}" for s in range(1, sweeps + 1)]
+    expected = [f"{s}-0" for s in range(1, 7)] + [f"6-{s}" for s in range(1, sweeps + 1)] + [f"6-{sweeps} finished"]
+    assert [path.name for path in states] == expected
     for path in states:
         second = fresh()
         resume_training(second, path)

@@ -10,6 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+_FARTHEST_LOGIT = 100.0  # whose mean is 0.01 or 0.99: a start farther out would leave no slope to come back by
+_HALVINGS = 60  # of an interval: to the last digit of a double
 _SMALL_LOGIT = 0.1  # below this the mean's series is exact to 1e-13, and its closed form loses digits in float32
 
 
@@ -48,3 +50,13 @@ def mean(logits: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
     small = square < _SMALL_LOGIT**2
     large = torch.where(small, torch.ones_like(logits), logits)
     return 0.5 + torch.where(small, series, 0.5 / (0.5 * large).tanh() - large.reciprocal())
+
+
+def logit_of_mean(value: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
+    """The logit l with E[x] = ``value``, the maximum likelihood of one logit for many x; by halving, as A' only rises."""
+    low, high = torch.full_like(value, -_FARTHEST_LOGIT), torch.full_like(value, _FARTHEST_LOGIT)
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        below = mean(middle) < value
+        low, high = torch.where(below, middle, low), torch.where(below, high, middle)
+    return 0.5 * (low + high)

@@ -74,6 +74,11 @@ class Themes:
         n, mu, Sigma, alpha = (tensors[f"themes.{name}"].to(device) for name in ("n", "mu", "Sigma", "alpha"))
         return cls.build(alpha, Moments(n, mu, Sigma), floor=floor)
 
+    def select(self, kept: Bool[Tensor, " K"], *, floor: float) -> Themes:
+        """Some of the themes, alone."""
+        n, mu, Sigma = (part[kept] for part in vars(self.moments).values())
+        return Themes.build(self.alpha[kept], Moments(n / n.sum(), mu, Sigma), floor=floor)
+
     def assign(self, new: Themes) -> None:
         """Take over the values of ``new`` in place: same tensors, other numbers."""
         pairs = ((self.alpha, new.alpha), (self.whitening, new.whitening), (self.valid, new.valid))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import torch
@@ -13,6 +14,8 @@ from tasktheme.nets.precision import bfloat16_products
 from tasktheme.nets.vector import IdentityEncoder, Standardise, VectorDecoder, VectorEncoder
 from tasktheme.settings import Precision, Settings
 
+_STARTING_POINTS = 500  # data points that the networks start at
+_STARTING_SCALE = 0.1  # s of q(u) at the start: little noise on what the decoder sees
 _CONSTANT = 1e-6  # a feature that varies less than this part of its mean is constant
 
 Encoder = ConvolutionalEncoder | VectorEncoder | IdentityEncoder
@@ -44,6 +47,27 @@ class Networks(nn.Module):
             constant = scale <= _CONSTANT * mean.abs()  # nothing but rounding: not to be blown up to unit variance
             self.encoder.standardise.mean.copy_(mean)
             self.encoder.standardise.scale.copy_(scale.masked_fill(constant, 1.0))
+
+    @torch.no_grad()
+    def start_at(self, data: Tensor) -> None:
+        """Fit the start to the training data: unit variance of m, a small s, and a decoder of the mean image.
+
+        With random weights alone, m of all images is alike and s is 1: the decoder learns to ignore u, and the bound's KL sees
+        to it that there is nothing to see (docs/decisions.md, "Networks start at the data").
+        """
+        if self.decoder is None or isinstance(self.encoder, IdentityEncoder):
+            return
+        head = self.encoder.head
+        rows = torch.linspace(0, len(data) - 1, min(len(data), _STARTING_POINTS)).long()  # spread over all classes
+        x = data[rows].to(head.weight.device).unsqueeze(0)
+        m, _ = self.encoder(x, torch.ones(x.shape[:2], dtype=torch.bool, device=x.device))
+        scale, mean = torch.std_mean(m[0], dim=0, correction=0)
+        scale = scale.masked_fill(scale <= _CONSTANT, 1.0)
+        weight, bias = (part.chunk(2)[0] for part in (head.weight, head.bias))  # those of m; the rest is of s
+        weight /= scale.unsqueeze(-1)
+        bias.sub_(mean).div_(scale)
+        head.bias.chunk(2)[1].fill_(math.log(_STARTING_SCALE))
+        self.decoder.start_at(x[0])
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         """Take over the weights among ``tensors``; a missing or misshapen one raises RuntimeError."""

@@ -78,6 +78,11 @@ class ConvolutionalDecoder(nn.Module):
             h = convolution(F.leaky_relu(norm(h, mask), _SLOPE, inplace=True))
         return widened(h) + self.bias[:, None, None]
 
+    def start_at(self, x: Tensor) -> None:
+        """The mean of each channel of ``x`` as the first image that this decodes."""
+        mean = to_unit(x).double().mean(dim=(0, 2, 3))
+        self.bias.copy_(continuous_bernoulli.logit_of_mean(mean))
+
     def log_prob(self, u: Float[Tensor, "T N D"], x: Tensor, mask: Bool[Tensor, "T N"]) -> Float[Tensor, "T N"]:
         """ln p(x | u) of each image, summed over its pixels."""
         density = continuous_bernoulli.log_prob(to_unit(x).flatten(0, 1), self.logits(u, mask))

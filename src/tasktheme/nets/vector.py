@@ -53,6 +53,13 @@ class VectorEncoder(nn.Module):
         self.standardise = standardise
         self.layers = _layers([len(standardise.mean), *hidden], 2 * latent_dim)
 
+    @property
+    def head(self) -> nn.Linear:
+        """The layer that gives mean and scale."""
+        last = self.layers[-1]
+        assert isinstance(last, nn.Linear)
+        return last
+
     def forward(
         self, x: Float[Tensor, "T N F"], mask: Bool[Tensor, "T N"]
     ) -> tuple[Float[Tensor, "T N D"], Float[Tensor, "T N D"]]:
@@ -68,6 +75,9 @@ class VectorDecoder(nn.Module):
         self.standardise = standardise
         self.dimensions = len(standardise.mean)
         self.layers = _layers([latent_dim, *reversed(hidden)], self.dimensions)
+
+    def start_at(self, x: Tensor) -> None:
+        """Nothing to do: the mean of standardised features is 0, which is near what random weights decode."""
 
     def log_prob(self, u: Float[Tensor, "T N D"], x: Float[Tensor, "T N F"], mask: Bool[Tensor, "T N"]) -> Float[Tensor, "T N"]:
         """ln p(x | u) of each data point in standardised units, summed over features."""

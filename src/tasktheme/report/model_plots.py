@@ -33,6 +33,7 @@ _TERMS = {  # the history's names as the paper writes them
     "ln_p_y": "E[ln p(y | u)], classes",
     "accuracy": "accuracy",
     "largest_share": "share of the largest theme",
+    "unused_themes": "unused themes",
 }
 
 

@@ -17,6 +17,7 @@ from tasktheme.errors import ModelFileError
 from tasktheme.model.themes import Themes
 from tasktheme.settings import Settings
 from tasktheme.training.checkpoint_file import read_checkpoint, write_checkpoint
+from tasktheme.training.choice import Choice
 from tasktheme.training.loop import Trainer
 
 _KIND = "tasktheme checkpoint"
@@ -31,13 +32,14 @@ def save_training(trainer: Trainer, path: Path) -> None:
         tensors |= optimiser_tensors(trainer.optimiser)
     info = {
         "kind": _KIND,
-        "settings": trainer.settings.as_dict(),
+        "settings": trainer.asked.as_dict(),
         "training": _identity(trainer),
         "step": trainer.step,
         "sweeps": trainer.sweeps,
         "finished": trainer.finished,
         "running": trainer.running.names,
         "history": trainer.history,
+        "choice": None if trainer.choice is None else trainer.choice.as_dict(),
     }
     write_checkpoint(path, tensors, info)
 
@@ -50,15 +52,19 @@ def resume_training(trainer: Trainer, path: Path) -> None:
     tensors, info = read_checkpoint(path)
     if info.get("kind") != _KIND:
         raise ModelFileError(f"{str(path)!r} is not a checkpoint of a training")
-    theirs = Settings().changed(info["settings"]).changed({name: getattr(trainer.settings, name) for name in _MAY_DIFFER})
-    if theirs != trainer.settings or info["training"] != _identity(trainer):
+    theirs = Settings().changed(info["settings"]).changed({name: getattr(trainer.asked, name) for name in _MAY_DIFFER})
+    if theirs != trainer.asked or info["training"] != _identity(trainer):
         raise ModelFileError(
             f"{str(path)!r} belongs to a training with other settings, tasks or data, and cannot be resumed here"
         )
     trainer.networks.load(tensors)
     trainer.themes = Themes.from_tensors(tensors, floor=trainer.settings.covariance_floor, device=trainer.device)
     trainer.running.load(tensors, info["running"], trainer.device)
-    trainer.step, trainer.sweeps, trainer.history = info["step"], info["sweeps"], info["history"]
+    trainer.step, trainer.sweeps, trainer.finished, trainer.history = (
+        info[name] for name in ("step", "sweeps", "finished", "history")
+    )
+    trainer.choice = None if info["choice"] is None else Choice(**info["choice"])
+    trainer.settings = trainer.asked.changed({"themes": len(trainer.themes.alpha)})
     if trainer.optimiser is not None:
         load_optimiser(trainer.optimiser, tensors)
 

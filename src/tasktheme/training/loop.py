@@ -17,18 +17,21 @@ from tasktheme.data.dataset import Dataset
 from tasktheme.data.episodes import EpisodeBatch, EpisodeSampler, whole_tasks
 from tasktheme.data.random import random_normal
 from tasktheme.errors import Interrupted, TrainingError
-from tasktheme.model.initialise import cluster_moments, normal_moments, random_moments
+from tasktheme.model.initialise import normal_moments, random_moments
 from tasktheme.model.m_step import online_parameters, online_statistics, update_alpha
 from tasktheme.model.objective import Evidence, Objective, objective
 from tasktheme.model.themes import Moments, Themes
+from tasktheme.model.unused import revive, unused
 from tasktheme.nets.build import Networks
 from tasktheme.progress import Advance, progress_bar
 from tasktheme.settings import Settings
+from tasktheme.training.choice import LADDER, Choice, choose_themes, embedded_parts, held_out_groups
 from tasktheme.training.compiler import compile_step, silent_compiler
 from tasktheme.training.embedding import EmbeddedTasks, embed_batch, embed_points
 from tasktheme.training.graph import Beside, CapturedStep
+from tasktheme.training.health import warn_of_dropped, warn_of_embedding, warn_of_themes
 from tasktheme.training.interrupt import stop_requests
-from tasktheme.training.polish import polish
+from tasktheme.training.polish import em_sweep, polish, start_themes
 from tasktheme.training.resumable import CHECKPOINT_SECONDS
 from tasktheme.training.running import RunningMeans
 
@@ -36,6 +39,7 @@ _RECORDS = 100  # rows of history kept of one training
 _INITIAL_POINTS = 20_000  # embeddings that the themes are first fitted to
 _POINTS_AT_ONCE = 10_000  # data points of whole tasks that go through EM together
 _INITIAL_SWEEPS = 10  # of EM, from clusters to a mixture
+_CHECKED_TASKS = 10  # whose embeddings tell whether the encoder ignores the data
 _SHOW_SECONDS = 0.2  # between movements of the progress bar
 _NOISE = 1000  # stream of the reparameterisation noise, apart from the sampler's streams
 
@@ -56,10 +60,11 @@ class Trainer:
     checkpoint_every: float = CHECKPOINT_SECONDS
     step: int = 0
     sweeps: int = 0  # of the final EM
+    finished: bool = False  # nothing is left to train
     history: list[dict[str, float]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        settings = self.settings
+        settings = self.asked = self.settings  # the number of themes may become another
         self.data = self.dataset.tensor.to(self.device)
         # an unlabelled task has no classes: it is drawn as one, as large as a labelled task would be
         classes = settings.ways[1] if self.dataset.unlabelled else 1
@@ -93,15 +98,10 @@ class Trainer:
         self._drawn: tuple[Tensor, ...] | None = None  # the mini-batch that comes next
         self._captured: Callable[[], None] | None = None
         self._beside = Beside(self.device)
-
-    @property
-    def finished(self) -> bool:
-        """Whether nothing is left to train."""
-        return self.step == self.steps and self.sweeps == self._final_sweeps
-
-    @property
-    def _final_sweeps(self) -> int:
-        return self.settings.polish_sweeps if self.settings.polish_tasks else 0
+        self._collapsed = False  # the themes, and somebody was warned
+        self.choice: Choice | None = None
+        if settings.choose_themes:
+            held_out_groups(settings, self.dataset)  # too little data is an error now, not after the training
 
     def run(self, *, progress: bool = True, checkpoint: Callable[[], None] | None = None) -> None:
         """Train from the current step to the end.
@@ -113,7 +113,7 @@ class Trainer:
             with progress_bar("training", total, done=done, show=progress) as advance:
                 self._run_steps(advance, stopping, checkpoint)
             if not self.finished:
-                self._polish(stopping, checkpoint, progress=progress)
+                self._finish(stopping, checkpoint, progress=progress)
 
     def _run_steps(self, advance: Advance, stopping: Callable[[], bool], checkpoint: Callable[[], None] | None) -> None:
         every = max(1, self.steps // _RECORDS)
@@ -131,6 +131,7 @@ class Trainer:
             if recording or due:
                 row = self._means()
                 if recording:
+                    row["unused_themes"] = self._tend_themes(revived=not last and self.settings.unused_themes == "revive")
                     self.history.append(row)
                     self.running.clear()
                 note = f"{'warm-up' if self.step <= self.warm_up_steps else 'themes'}  loss {row['loss']:.4f}"
@@ -142,6 +143,19 @@ class Trainer:
                 shown, shown_step = now, self.step
             if stop:
                 self._interrupt()
+
+    def _tend_themes(self, *, revived: bool) -> float:
+        """The number of unused themes, which are then ``revived``, in place: outside the recorded step, which goes on with them.
+
+        Happens where a row of the history is made, so that a resumed training does the same.
+        """
+        share = self.themes.share
+        self._collapsed = self._collapsed or warn_of_themes(share)
+        found = int(unused(share).sum())
+        if found and revived:
+            moments = revive(self.themes.moments, covariance=self.settings.covariance)
+            self.themes.assign(Themes.build(self.themes.alpha, moments, floor=self.settings.covariance_floor))
+        return float(found)
 
     def _interrupt(self) -> NoReturn:
         done, total = (steps * self.settings.batch_tasks for steps in (self.step, self.steps))
@@ -220,12 +234,10 @@ class Trainer:
             )
             return
         embedded = self._embedded_tasks(max(1, _INITIAL_POINTS // (settings.ways[1] * (settings.t_shots + settings.v_shots))))
-        m = torch.cat([batch.m[batch.mask] for batch in embedded])
-        s = torch.cat([batch.s[batch.mask] for batch in embedded])
-        found = cluster_moments(m, s, themes=settings.themes, covariance=settings.covariance, seed=settings.seed)
-        self.themes = self._themes(found)
-        for themes in polish(settings, self.themes, embedded, _INITIAL_SWEEPS):
-            self.themes = themes
+        self._start_themes(embedded)
+
+    def _start_themes(self, embedded: list[EmbeddedTasks]) -> None:
+        self.themes = start_themes(self.settings, embedded, sweeps=_INITIAL_SWEEPS)
         if not bool(self.themes.valid):
             raise TrainingError("the themes' first covariances are not positive definite; raise covariance_floor")
 
@@ -248,9 +260,46 @@ class Trainer:
             return [EmbeddedTasks(m[batch.rows], s[batch.rows], batch.mask) for batch in batches]
         return [embed_batch(self.networks.encoder, self.data, batch) for batch in batches]
 
-    def _polish(self, stopping: Callable[[], bool], checkpoint: Callable[[], None] | None, *, progress: bool) -> None:
-        settings, total = self.settings, self._final_sweeps
-        embedded = self._embedded_tasks(settings.polish_tasks)
+    def _finish(self, stopping: Callable[[], bool], checkpoint: Callable[[], None] | None, *, progress: bool) -> None:
+        """What follows the last step, with the encoder frozen: the number of themes, full EM, themes that nothing needs."""
+        settings = self.settings
+        polished = settings.polish_sweeps > 0 and settings.polish_tasks > 0
+        if polished or settings.choose_themes:
+            embedded = self._embedded_tasks(settings.polish_tasks or _CHECKED_TASKS)
+            if settings.choose_themes and self.choice is None:
+                self._choose_themes(embedded, stopping, progress=progress)
+            if polished:
+                self._polish(embedded, stopping, checkpoint, progress=progress)
+        self.finished = True
+        if checkpoint is not None:
+            checkpoint()
+        warn_of_themes(self.themes.share)
+        if self.networks.decoder is not None:
+            warn_of_embedding(self._embedded_tasks(_CHECKED_TASKS))
+
+    def _choose_themes(self, embedded: list[EmbeddedTasks], stopping: Callable[[], bool], *, progress: bool) -> None:
+        """Choose K, and begin with as many themes anew."""
+        parts = embedded_parts(self.settings, self.networks.encoder, self.dataset, self.data, self.halves)
+        with progress_bar("number of themes", len(LADDER), show=progress) as advance:
+
+            def next_size(steps: int, note: str) -> None:
+                advance(steps, note)
+                if stopping():
+                    self._interrupt()
+
+            self.choice = choose_themes(self.settings, *parts, advance=next_size)
+        self.settings = self.settings.changed({"themes": self.choice.themes})
+        self._start_themes(embedded)
+
+    def _polish(
+        self,
+        embedded: list[EmbeddedTasks],
+        stopping: Callable[[], bool],
+        checkpoint: Callable[[], None] | None,
+        *,
+        progress: bool,
+    ) -> None:
+        settings, total = self.settings, self.settings.polish_sweeps
         saved = time.monotonic()
         with progress_bar("final EM", total, done=self.sweeps, show=progress) as advance:
             for themes in polish(settings, self.themes, embedded, total - self.sweeps):
@@ -259,11 +308,16 @@ class Trainer:
                 self.themes, self.sweeps = themes, self.sweeps + 1
                 advance(1, f"largest theme {float(themes.share.max()):.2f}")
                 now, stop = time.monotonic(), stopping()
-                if checkpoint is not None and (self.finished or stop or now - saved >= self.checkpoint_every):
+                if checkpoint is not None and (stop or now - saved >= self.checkpoint_every):
                     checkpoint()
                     saved = now
                 if stop:
                     self._interrupt()
+        lost = unused(self.themes.share)
+        if settings.unused_themes == "revive" and bool(lost.any()):
+            warn_of_dropped(lost)
+            self.themes = em_sweep(settings, self.themes.select(~lost, floor=settings.covariance_floor), embedded)
+            self.settings = settings.changed({"themes": len(self.themes.alpha)})
 
     def _means(self) -> dict[str, float]:
         """The means since the last row of the history; an error if anything in them is unsound."""

@@ -7,10 +7,13 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from tasktheme.model.e_step import e_step
+from tasktheme.model.initialise import cluster_moments
 from tasktheme.model.m_step import combine, isotropic, moments, update_alpha
 from tasktheme.model.themes import Moments, Themes
 from tasktheme.settings import Settings
 from tasktheme.training.embedding import EmbeddedTasks
+
+_STARTING_POINTS = 20_000  # embeddings whose clusters the themes start from
 
 
 def em_sweep(settings: Settings, themes: Themes, batches: Sequence[EmbeddedTasks]) -> Themes:
@@ -41,3 +44,14 @@ def polish(settings: Settings, themes: Themes, batches: Sequence[EmbeddedTasks],
     for _ in range(sweeps):
         themes = em_sweep(settings, themes, batches)
         yield themes
+
+
+def start_themes(settings: Settings, batches: Sequence[EmbeddedTasks], *, sweeps: int) -> Themes:
+    """Themes from clusters of embeddings, then ``sweeps`` full EM sweeps, from clusters to a mixture."""
+    m, s = (torch.cat([getattr(batch, name)[batch.mask] for batch in batches]) for name in ("m", "s"))
+    some = slice(None, None, -(-len(m) // _STARTING_POINTS))
+    found = cluster_moments(m[some], s[some], themes=settings.themes, covariance=settings.covariance, seed=settings.seed)
+    themes = Themes.build(torch.full_like(found.n, settings.concentration), found, floor=settings.covariance_floor)
+    for swept in polish(settings, themes, batches, sweeps):
+        themes = swept
+    return themes

@@ -1,0 +1,68 @@
+"""Signs that a training has failed, though all its numbers are finite: themes or embeddings that say nothing."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from tasktheme.errors import TrainingWarning
+from tasktheme.training.embedding import EmbeddedTasks
+
+_LARGEST_SHARE = 0.9  # of all data points in one theme
+_LEAST_INFORMATION = 1.0  # nats that an embedding can say about its data point: below, not three points can be told apart
+
+
+def warn_of_themes(share: Float[Tensor, " K"]) -> bool:
+    """Warn, and return True, where one theme has nearly all data points."""
+    largest = float(share.max())
+    if len(share) == 1 or largest <= _LARGEST_SHARE:
+        return False
+    warnings.warn(
+        f"the themes have collapsed: one of {len(share)} has {100 * largest:.0f} % of the data points, so tasks look alike; "
+        "train on more tasks, with update='statistics' and initialisation='mixture' (the default), or with fewer themes",
+        TrainingWarning,
+        stacklevel=2,
+    )
+    return True
+
+
+def warn_of_dropped(lost: Bool[Tensor, " K"]) -> None:
+    """Say that themes without data were dropped."""
+    count = int(lost.sum())
+    warnings.warn(
+        f"{count} of {len(lost)} themes had next to no data points and {'was' if count == 1 else 'were'} dropped; "
+        "unused_themes='keep' keeps them",
+        TrainingWarning,
+        stacklevel=2,
+    )
+
+
+def warn_of_embedding(tasks: Sequence[EmbeddedTasks]) -> bool:
+    """Warn, and return True, where the encoder ignores the data: posterior collapse."""
+    found = information(tasks)
+    if found >= _LEAST_INFORMATION:
+        return False
+    warnings.warn(
+        f"the embedding has collapsed: it says at most {found:.2f} nats about a data point, so task distances mean little; "
+        "train on more tasks, in smaller mini-batches (batch_tasks=5), or with a smaller bound_weight",
+        TrainingWarning,
+        stacklevel=2,
+    )
+    return True
+
+
+def information(tasks: Sequence[EmbeddedTasks]) -> float:
+    """The most that u can say about its data point, in nats: the sum over dimensions of ln(1 + var(m) / mean(s^2)) / 2.
+
+    The capacity of a channel with Gaussian noise, 0 where m is the same for all points; infinite where q(u) is certain.
+    """
+    m = torch.cat([batch.m[batch.mask] for batch in tasks]).double()
+    noise = torch.cat([batch.s[batch.mask] for batch in tasks]).double().square().mean(dim=0)
+    signal = m.var(dim=0, correction=0)
+    nothing = signal <= torch.finfo(torch.float32).eps * m.square().mean(dim=0)  # rounding
+    ratio = (signal / noise).masked_fill(nothing, 0.0)
+    return float(0.5 * ratio.log1p().sum())

@@ -1,0 +1,173 @@
+"""Trainings that end with finite numbers and say nothing: they warn, and sound ones do not."""
+
+from __future__ import annotations
+
+import signal
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import tasktheme as tt
+from oracles.small import SMALL, small_vectors
+from tasktheme.errors import Interrupted, TrainingWarning
+from tasktheme.model.themes import Moments, Themes
+from tasktheme.nets.build import Networks
+from tasktheme.training import loop
+from tasktheme.training.checkpoint import resume_training, save_training
+from tasktheme.training.embedding import EmbeddedTasks
+from tasktheme.training.health import information, warn_of_embedding, warn_of_themes
+from tasktheme.training.loop import Trainer
+
+CPU = torch.device("cpu")
+
+
+def embedded(signal: float, noise: float, points: int = 5000) -> list[EmbeddedTasks]:
+    """Two dimensions, of which the second says nothing; padded points, far away, do not count."""
+    m = torch.randn((2, points, 2), generator=torch.Generator().manual_seed(0)) * torch.tensor([signal, 0.0]) + 7.0
+    mask = torch.ones((2, points), dtype=torch.bool)
+    m[:, 0], mask[:, 0] = 1e4, False
+    return [EmbeddedTasks(m, torch.full_like(m, noise), mask)]
+
+
+@pytest.mark.parametrize(("signal", "noise"), [(1.0, 1.0), (3.0, 0.5), (0.2, 2.0)])
+def test_information_is_the_capacity_of_a_gaussian_channel(signal: float, noise: float) -> None:
+    """Against mutual information of x and x + noise by entropies of the sum and of the noise."""
+    total, alone = (torch.distributions.Normal(0.0, scale).entropy().item() for scale in (float(np.hypot(signal, noise)), noise))
+    assert information(embedded(signal, noise)) == pytest.approx(total - alone, rel=0.05)
+
+
+def test_certain_embeddings_say_everything_and_constant_ones_nothing() -> None:
+    assert information(embedded(1.0, 0.0)) == float("inf")
+    assert information(embedded(0.0, 1.0)) == 0.0
+    assert information(embedded(0.0, 0.0)) == 0.0
+
+
+def test_an_embedding_that_ignores_the_data_warns() -> None:
+    with pytest.warns(TrainingWarning, match=r"embedding has collapsed: .* 0\.35 nats .*batch_tasks=5"):
+        assert warn_of_embedding(embedded(1.0, 1.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not warn_of_embedding(embedded(3.0, 0.5))
+
+
+def test_one_theme_with_everything_warns() -> None:
+    with pytest.warns(TrainingWarning, match="one of 3 has 92 % of the data points"):
+        assert warn_of_themes(torch.tensor([0.92, 0.04, 0.04]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not warn_of_themes(torch.tensor([0.88, 0.06, 0.06]))
+        assert not warn_of_themes(torch.ones(1))
+
+
+def test_a_training_with_collapsed_networks_warns_at_its_end() -> None:
+    settings = SMALL.changed({"encoder": "vector", "bound_weight": 1000.0, "learning_rate": 0.05})
+    with pytest.warns(TrainingWarning, match="embedding has collapsed"):
+        tt.PTM(settings=settings, device="cpu").fit(small_vectors(), tasks=240, progress=False)
+
+
+def test_a_sound_training_does_not_warn() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tt.PTM(settings=SMALL, device="cpu").fit(small_vectors(), tasks=80, progress=False)
+
+
+def trainer(device: torch.device = CPU, steps: int = 40, **changes: object) -> Trainer:
+    settings = SMALL.changed({"polish_sweeps": 0, **changes})
+    data = small_vectors()
+    return Trainer(settings, Networks(settings, data.point_shape, device), data, steps, device)
+
+
+def lose_a_theme(value: Trainer) -> torch.Tensor:
+    """Move theme 0 far from all data and take its mass; returns where it is now."""
+    old = value.themes
+    mu, n = old.mu.clone(), old.moments.n.clone()
+    mu[0], n[0] = 1e3, 1e-6
+    value.themes.assign(Themes.build(old.alpha, Moments(n / n.sum(), mu, old.moments.Sigma), floor=1e-4))
+    return mu[0]
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("kept", [False, True])
+def test_a_lost_theme_is_counted_and_comes_back(kept: bool, device: str) -> None:
+    value = trainer(torch.device(device), unused_themes="keep" if kept else "revive")
+    value._initialise_themes()
+    for _ in range(5):  # a GPU replays its record by then
+        value.train_step()
+    alpha, mu = value.themes.alpha, value.themes.mu  # a recorded step goes on with these very tensors
+    lost_at = lose_a_theme(value)
+    assert value._tend_themes(revived=not kept) == 1.0
+    assert value.themes.alpha is alpha
+    assert value.themes.mu is mu
+    assert bool(value.themes.valid)
+    if kept:
+        assert torch.equal(value.themes.mu[0], lost_at)
+        return
+    assert value._tend_themes(revived=True) == 0.0
+    for _ in range(20):
+        value.train_step()
+    assert float(value.themes.share.min()) > 0.1 / 3  # and finds data of its own
+
+
+def loses_one(value: Trainer) -> Trainer:
+    """The same trainer, with a lost theme from the start."""
+    start = value._initialise_themes
+
+    def initialise() -> None:
+        start()
+        lose_a_theme(value)
+
+    value._initialise_themes = initialise  # type: ignore[method-assign]
+    return value
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_the_history_tells_of_unused_themes(kept: bool) -> None:
+    value = loses_one(trainer(steps=12, unused_themes="keep" if kept else "revive"))
+    value.run(progress=False)
+    assert [row["unused_themes"] for row in value.history] == [1.0, *([float(kept)] * 11)]
+
+
+def test_the_preset_paper_leaves_themes_alone() -> None:
+    assert tt.Settings.preset("paper").unused_themes == "keep"
+
+
+def test_a_training_resumed_before_a_revival_gives_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "_RECORDS", 3)  # every fourth step: the theme is lost when the training stops
+    whole, first, second = loses_one(trainer(steps=12)), loses_one(trainer(steps=12)), trainer(steps=12)
+    whole.run(progress=False)
+    step = first.train_step
+
+    def stop_in_the_third() -> None:
+        if first.step == 2:
+            signal.raise_signal(signal.SIGINT)
+        step()
+
+    first.train_step = stop_in_the_third  # type: ignore[method-assign]
+    with pytest.raises(Interrupted):
+        first.run(progress=False, checkpoint=lambda: save_training(first, tmp_path / "state"))
+    assert float(first.themes.share.min()) < 0.01
+    resume_training(second, tmp_path / "state")
+    second.run(progress=False)
+    assert [row["unused_themes"] for row in second.history] == [1.0, 0.0, 0.0]
+    for name, value in whole.themes.tensors().items():
+        assert torch.equal(second.themes.tensors()[name], value), name
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_the_final_em_drops_a_theme_without_data(kept: bool) -> None:
+    value = trainer(polish_sweeps=3, unused_themes="keep" if kept else "revive")
+    value._initialise_themes()
+    lose_a_theme(value)
+    embedded = value._embedded_tasks(8)
+    if kept:
+        value._polish(embedded, lambda: False, None, progress=False)
+        assert value.settings.themes == len(value.themes.alpha) == 3
+        return
+    with pytest.warns(TrainingWarning, match="1 of 3 themes had next to no data points and was dropped"):
+        value._polish(embedded, lambda: False, None, progress=False)
+    assert value.settings.themes == len(value.themes.alpha) == 2
+    assert float(value.themes.mu.abs().max()) < 500.0  # the lost one is the one that is gone
+    assert float(value.themes.share.sum()) == pytest.approx(1.0)
