@@ -33,5 +33,9 @@ class TrainingError(TaskThemeError, ArithmeticError):
     """Training met a NaN, an infinity or a covariance that is not positive definite."""
 
 
+class LostProcess(TaskThemeError, ConnectionError):
+    """Another process of a shared run has ended or does not answer, so this one cannot go on."""
+
+
 class Interrupted(TaskThemeError, KeyboardInterrupt):
     """Training was interrupted; the message says what was kept and how to go on."""

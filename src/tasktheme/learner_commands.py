@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tasktheme import distributed
 from tasktheme.errors import Interrupted, OutputError, SettingsError
 from tasktheme.options import (
     INTERRUPTED,
@@ -104,13 +105,15 @@ def meta_train(
     made = MetaLearner(learner.value, settings=find_learner(learner.value).Settings().changed(changes), device=device.value)
     check_output(out, overwrite=overwrite)
     checkpoint = out.with_name(f"{out.name}.checkpoint")
-    if checkpoint.exists() and not resume:
+    if checkpoint.exists() and not (resume or distributed.restarted()):
         raise OutputError(f"{str(checkpoint)!r} keeps an interrupted training: go on with --resume, or delete it")
     split = Source(data, data_dir, size, held_out, allow_damaged, quiet).split()
     try:
         made.fit(split, tasks, progress=not quiet, checkpoint=checkpoint, resume=resume, compiled=compiled)
     except Interrupted as stop:
         leave(f"{str(stop).split(';')[0]}; run the same command with --resume to go on", INTERRUPTED)
+    if not distributed.leads():
+        return
     made.save(out, overwrite=overwrite)
     checkpoint.unlink(missing_ok=True)
     if not quiet:
@@ -151,6 +154,8 @@ def meta_test(
     loaded = MetaLearner.load(run, device=device.value)
     dataset = Source(data, data_dir, size, held_out, allow_damaged, quiet).part(part)
     found = loaded.test(dataset, _count(tasks), seed=seed, progress=not quiet)
+    if not distributed.leads():
+        return
     if out is not None:
         found.save(out, overwrite=overwrite)
     if picture is not None:
@@ -220,6 +225,8 @@ def experiment(
             else distance_accuracy(tested, themes, split.train, training_tasks=training_tasks, progress=not quiet)
         )
         result, figure = diagram.as_dict(), correlation_diagram(diagram)
+    if not distributed.leads():
+        return
     write_file(numbers, (json.dumps(result, indent=1) + "\n").encode())
     _save_picture(figure, picture)
     if not quiet:
@@ -238,8 +245,9 @@ def _model(given: Path | None, own: Path, split: Any, tasks: int, device: str, q
         return PTM.load(given or own, device=device)
     checkpoint = own.with_name("model.checkpoint")
     model = PTM(device=device).fit(split.train, tasks, progress=not quiet, checkpoint=checkpoint, resume=True)
-    model.save(own)
-    checkpoint.unlink(missing_ok=True)
+    if distributed.leads():
+        model.save(own)
+        checkpoint.unlink(missing_ok=True)
     return model
 
 
@@ -250,8 +258,9 @@ def _learner(given: Path | None, own: Path, split: Any, tasks: int, device: str,
         return MetaLearner.load(given or own, device=device)
     checkpoint = own.with_name("learner.checkpoint")
     learner = MetaLearner("maml", device=device).fit(split, tasks, progress=not quiet, checkpoint=checkpoint, resume=True)
-    learner.save(own)
-    checkpoint.unlink(missing_ok=True)
+    if distributed.leads():
+        learner.save(own)
+        checkpoint.unlink(missing_ok=True)
     return learner
 
 

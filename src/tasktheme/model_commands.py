@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from tasktheme import distributed
 from tasktheme.errors import DataError
 from tasktheme.options import (
     AllCombinations,
@@ -80,6 +81,8 @@ def embed(
     source = Source(data, data_dir, image_side(size, loaded.point_shape), held_out, allow_damaged, quiet)
     wanted = source.draw(unlabelled, part, ways, shots, number, seed, tasks_file, all_combinations)
     tasks = loaded.embed(wanted, progress=not quiet)
+    if not distributed.leads():
+        return
     warn_of_collapse(tasks)
     if out is None and not sys.stdout.isatty():
         pipe_csv(whole_table(tasks))

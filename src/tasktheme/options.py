@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from tasktheme import distributed
 from tasktheme.errors import DataError, OutputError, SettingsError
 
 if TYPE_CHECKING:
@@ -126,14 +127,15 @@ class Source:
         """All parts of a labelled data set."""
         from tasktheme.data.loading import load_dataset
 
-        return load_dataset(
-            self.data,
-            data_dir=self.data_dir,
-            size=self.size,
-            split=self._split(),
-            allow_damaged=self.allow_damaged,
-            progress=not self.quiet,
-        )
+        with distributed.leader_first():
+            return load_dataset(
+                self.data,
+                data_dir=self.data_dir,
+                size=self.size,
+                split=self._split(),
+                allow_damaged=self.allow_damaged,
+                progress=not self.quiet,
+            )
 
     def part(self, part: Part) -> Dataset:
         """A part of a labelled data set."""
@@ -171,7 +173,8 @@ class Source:
         """Unlabelled tasks."""
         from tasktheme.data.loading import load_tasks
 
-        return load_tasks(self.data, size=self.size, allow_damaged=self.allow_damaged, progress=not self.quiet)
+        with distributed.leader_first():
+            return load_tasks(self.data, size=self.size, allow_damaged=self.allow_damaged, progress=not self.quiet)
 
     def _split(self) -> float | list[str] | None:
         if self.held_out is not None and len(self.held_out) == 1:
@@ -186,8 +189,9 @@ def image_side(size: int | None, point_shape: tuple[int, ...]) -> int:
 
 
 def leave(message: str, code: int) -> NoReturn:
-    """End the program with one line."""
-    typer.echo(f"tasktheme: {' '.join(message.split())}", err=True)
+    """End the program with one line, of one process."""
+    if distributed.speaks():
+        typer.echo(f"tasktheme: {' '.join(message.split())}", err=True)
     sys.exit(code)
 
 

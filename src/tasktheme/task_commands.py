@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tasktheme import distributed
 from tasktheme.errors import DataError, OutputError
 from tasktheme.options import (
     DataDir,
@@ -121,6 +122,8 @@ def nearest(
     _check_out(out, overwrite=overwrite)
     asked, reference = _load_pair(query, known, resized)
     found = asked.nearest(reference, k=k, direction=direction.value)
+    if not distributed.leads():
+        return
     number, neighbour = np.repeat(np.arange(len(asked)), k), found.indices.reshape(-1)
     rows = {
         "task": number,

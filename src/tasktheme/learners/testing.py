@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
+from tasktheme import distributed
 from tasktheme.data.dataset import Dataset
 from tasktheme.data.episodes import Episodes, EpisodeSampler
 from tasktheme.errors import DataError, ModelFileError, OutputError
@@ -55,16 +56,18 @@ def task_accuracies(
     device = next(learner.parameters()).device
     points, sampler = PointSource(dataset, device), listed_sampler(dataset, settings, classes, device, seed=seed)
     size = _tasks_at_once(learner, device)
-    found = []
+    found = np.zeros(len(classes))
     with precision(settings), torch.no_grad(), progress_bar("meta-testing", len(classes), show=progress) as advance:
-        for first in range(0, len(classes), size):
+        for batch, first in enumerate(range(0, len(classes), size)):
             numbers = torch.arange(first, min(first + size, len(classes)), device=device)
+            advance(len(numbers), "")
+            if batch % distributed.world() != distributed.rank():
+                continue
             support, query = (points(part, settings.ways) for part in sampler.draw(numbers, settings.shots, settings.queries))
             noise = Noise(seed, numbers)
             log_p = learner.predict(learner.adapt(support, noise), query.x, noise)
-            found.append(task_accuracy(log_p, query.y))
-            advance(len(numbers), "")
-    return torch.cat(found).double().cpu().numpy()
+            found[first : first + size] = task_accuracy(log_p, query.y).double().cpu().numpy()
+    return distributed.filled(found)
 
 
 def _tasks_at_once(learner: Learner, device: torch.device) -> int:

@@ -13,12 +13,13 @@ from typing import NoReturn
 import torch
 from torch import Tensor, nn
 
+from tasktheme import distributed
 from tasktheme.data.dataset import Dataset
 from tasktheme.data.episodes import EpisodeBatch, EpisodeSampler, whole_tasks
 from tasktheme.data.random import random_normal
 from tasktheme.errors import Interrupted, TrainingError
 from tasktheme.model.initialise import cluster_moments, normal_moments, random_moments
-from tasktheme.model.m_step import online_parameters, online_statistics, update_alpha
+from tasktheme.model.m_step import online_parameters, online_statistics, pooled, pooled_over_tasks, update_alpha
 from tasktheme.model.objective import Evidence, Objective, objective
 from tasktheme.model.themes import Moments, Themes
 from tasktheme.nets.build import Networks
@@ -44,7 +45,8 @@ _NOISE = 1000  # stream of the reparameterisation noise, apart from the sampler'
 class Trainer:
     """The state of one training: networks, optimiser and themes change in place, so that a GPU can replay the step.
 
-    Randomness depends on the seed and the step alone, so the state at a step decides all that follows.
+    Randomness depends on the seed and the step alone, so the state at a step decides all that follows. Of several processes
+    each has a part of every mini-batch and the same state.
     """
 
     settings: Settings
@@ -70,7 +72,10 @@ class Trainer:
             allow_fewer=self.dataset.unlabelled,
             device=self.device,
         )
-        self._places = torch.arange(settings.batch_tasks, device=self.device)
+        own, self._weight = distributed.share_of_batch(settings.batch_tasks)
+        self._places = torch.arange(settings.batch_tasks, device=self.device)[own]
+        self._shared = distributed.world() > 1
+        distributed.from_leader(self.networks.state_dict().values())
         self.warm_up_steps = 0
         self.optimiser: torch.optim.Adam | None = None
         if self.networks.decoder is not None:
@@ -79,12 +84,13 @@ class Trainer:
             self.optimiser = torch.optim.Adam(self.networks.parameters(), lr=settings.learning_rate, capturable=on_gpu)
         self.dim = settings.latent_dim if self.networks.decoder is not None else self.dataset.point_shape[0]
         shape = (settings.batch_tasks, self.sampler.most_ways * self.halves[1], self.dim)  # of the v half's embeddings
-        self._noise_places = torch.arange(math.prod(shape), device=self.device).view(shape)
+        self._noise_places = torch.arange(math.prod(shape), device=self.device).view(shape)[own]
         # the warm-up's prior: all themes alike, the standard normal of a plain variational auto-encoder
         alike = normal_moments(torch.zeros(settings.themes, self.dim), 1.0, covariance=settings.covariance)
         self.themes = self._themes(alike)
         if self.compiled:
-            for name in ("_draw", "_forward", "_updated_themes", "_descend"):
+            alone = () if self._shared else ("_updated_themes",)  # which asks the other processes, and then is not compiled
+            for name in ("_draw", "_forward", "_descend", *alone):
                 setattr(self, name, compile_step(getattr(self, name)))
         self._counter = torch.zeros((), dtype=torch.int64, device=self.device)  # the step, where the device sees it
         self.running = RunningMeans()
@@ -97,6 +103,7 @@ class Trainer:
 
         ``checkpoint`` is called now and then, only while all is finite, and before an interrupt ends the run.
         """
+        distributed.check_same_step(self.step)
         total, done = self.steps * self.settings.batch_tasks, self.step * self.settings.batch_tasks
         with stop_requests() as stopping, silent_compiler() if self.compiled else nullcontext():
             with progress_bar("training", total, done=done, show=progress) as advance:
@@ -113,9 +120,9 @@ class Trainer:
             if self.step == self.warm_up_steps:
                 self._initialise_themes()
             self.train_step()
-            now, stop = time.monotonic(), stopping()
-            last = self.step == self.steps
-            due = checkpoint is not None and (last or stop or now - saved > _CHECKPOINT_SECONDS)
+            now, last = time.monotonic(), self.step == self.steps
+            stop, overdue = distributed.anywhere(stopping(), now - saved > _CHECKPOINT_SECONDS)
+            due = checkpoint is not None and (last or stop or overdue)
             recording = self.step % every == 0 or last
             if recording or due:
                 row = self._means()
@@ -124,7 +131,9 @@ class Trainer:
                     self.running.clear()
                 note = f"{'warm-up' if self.step <= self.warm_up_steps else 'themes'}  loss {row['loss']:.4f}"
             if due and checkpoint is not None:
-                checkpoint()
+                if distributed.leads():
+                    checkpoint()
+                distributed.wait_for_all()
                 saved = now
             if now - shown > _SHOW_SECONDS or last:
                 advance((self.step - shown_step) * self.settings.batch_tasks, note)
@@ -143,7 +152,7 @@ class Trainer:
             self._drawn = tuple(part.clone() for part in self._draw(self._counter))
             themes_move = self.step >= self.warm_up_steps
             body = partial(self._step_on_device, themes_move=themes_move)
-            self._captured = CapturedStep(body) if self.device.type == "cuda" else body
+            self._captured = CapturedStep(body) if self.device.type == "cuda" and not self._shared else body
         self._captured()
         self.step += 1
 
@@ -156,6 +165,7 @@ class Trainer:
         assert self._drawn is not None
         result = self._forward(*self._drawn)
         terms = result.terms | {"loss": result.loss.detach()}
+        terms = dict(zip(terms, distributed.summed(terms.values(), self._weight), strict=True))
         with self._beside:
             themes = self._updated_themes(result.evidence) if themes_move else self.themes
             terms |= {"largest_share": themes.share.max(), "invalid": 1.0 - themes.valid.float()}
@@ -163,6 +173,7 @@ class Trainer:
         if self.optimiser is not None:
             self.optimiser.zero_grad()
             result.loss.backward()
+            distributed.sum_gradients(self.networks.parameters(), self._weight)
             terms["gradient_norm"] = nn.utils.clip_grad_norm_(self.networks.parameters(), self.settings.gradient_clip)
             self._descend()
         self._beside.wait()
@@ -193,10 +204,12 @@ class Trainer:
         updates = (self._counter - self.warm_up_steps + 1).double()
         rho = ((settings.rate_offset + updates) ** -settings.rate_power).to(old.mu.dtype)
         if settings.update == "statistics":
-            found = online_statistics(old.moments, evidence.moments(settings), rho, covariance=settings.covariance)
+            found = online_statistics(old.moments, pooled(evidence.moments(settings)), rho, covariance=settings.covariance)
         else:
-            found = online_parameters(old.moments, evidence.moments(settings), rho)
-        alpha = update_alpha(old.alpha, evidence.gamma, rho) if settings.learn_concentration else old.alpha
+            found = online_parameters(old.moments, pooled_over_tasks(evidence.moments(settings), self._weight), rho)
+        alpha = old.alpha
+        if settings.learn_concentration:
+            alpha = update_alpha(alpha, distributed.gathered(evidence.gamma), rho)
         return Themes.build(alpha, found, floor=settings.covariance_floor)
 
     def _initialise_themes(self) -> None:
@@ -209,9 +222,12 @@ class Trainer:
             )
             return
         embedded = self._embedded_tasks(max(1, _INITIAL_POINTS // (settings.ways[1] * (settings.t_shots + settings.v_shots))))
-        m = torch.cat([batch.m[batch.mask] for batch in embedded])
-        s = torch.cat([batch.s[batch.mask] for batch in embedded])
-        found = cluster_moments(m, s, themes=settings.themes, covariance=settings.covariance, seed=settings.seed)
+        m = torch.cat([distributed.gathered(batch.m[batch.mask]) for batch in embedded])
+        s = torch.cat([distributed.gathered(batch.s[batch.mask]) for batch in embedded])
+        found = self.themes.moments
+        if distributed.leads():
+            found = cluster_moments(m, s, themes=settings.themes, covariance=settings.covariance, seed=settings.seed)
+        distributed.from_leader(vars(found).values())
         self.themes = self._themes(found)
         for themes in polish(settings, self.themes, embedded, _INITIAL_SWEEPS):
             self.themes = themes
@@ -226,14 +242,18 @@ class Trainer:
     def _embedded_tasks(self, count: int) -> list[EmbeddedTasks]:
         """The first ``count`` training tasks, both halves together, through the encoder as it is now.
 
-        Of unlabelled tasks, where there are no more than ``count``, all with all their data points: exact EM.
+        Of unlabelled tasks, where there are no more than ``count``, all with all their data points: exact EM. Each process has
+        its share of each batch, so that one after the other they are in order.
         """
         if self.dataset.unlabelled and len(self.dataset.counts) <= count:
             batches = [batch.to(self.device) for _, batch in whole_tasks(self.dataset, points=_POINTS_AT_ONCE)]
         else:
             batches = [self.sampler.draw(task)[0] for task in torch.arange(count, device=self.device).split(100)]
-        if self.networks.encoder.independent and len(self.data) <= sum(batch.rows.numel() for batch in batches):
-            m, s = embed_points(self.networks.encoder, self.data)  # each data point once, however many tasks it is in
+        few = len(self.data) <= sum(batch.rows.numel() for batch in batches)
+        batches = [batch[distributed.share(len(batch.rows))] for batch in batches]
+        if self.networks.encoder.independent and few:  # each data point once, however many tasks it is in
+            own = self.data[distributed.share(len(self.data))]
+            m, s = map(distributed.gathered, embed_points(self.networks.encoder, own))
             return [EmbeddedTasks(m[batch.rows], s[batch.rows], batch.mask) for batch in batches]
         return [embed_batch(self.networks.encoder, self.data, batch) for batch in batches]
 
@@ -246,7 +266,7 @@ class Trainer:
                     raise TrainingError("a theme's covariance is not positive definite in the final EM; raise covariance_floor")
                 self.themes = themes
                 advance(1, f"largest theme {float(themes.share.max()):.2f}")
-                if stopping():
+                if distributed.anywhere(stopping())[0]:
                     self._interrupt()
 
     def _means(self) -> dict[str, float]:

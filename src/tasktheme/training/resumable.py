@@ -8,7 +8,8 @@ from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from tasktheme.errors import Interrupted, OutputError, SettingsError, TrainingError
+from tasktheme import distributed
+from tasktheme.errors import Interrupted, LostProcess, OutputError, SettingsError, TrainingError
 
 
 @runtime_checkable
@@ -27,6 +28,7 @@ def check_run(tasks: object, checkpoint: str | Path | None, *, resume: bool) -> 
     if not isinstance(tasks, int | np.integer) or isinstance(tasks, bool) or tasks < 1:
         raise SettingsError(f"tasks, the number of training tasks, must be a whole number of at least 1, got {tasks!r}")
     file = None if checkpoint is None else Path(checkpoint)
+    resume = resume or (distributed.restarted() and file is not None)
     if resume and file is None:
         raise SettingsError("resume needs the checkpoint file to go on from")
     if file is not None and file.exists() and not resume:
@@ -42,7 +44,7 @@ def run_resumably(
         load(run, file)
     try:
         run.run(progress=progress, checkpoint=None if file is None else lambda: save(run, file))
-    except (Interrupted, TrainingError) as stop:
+    except (Interrupted, LostProcess, TrainingError) as stop:
         if file is not None and file.exists():
             raise type(stop)(f"{stop}; the last good state is in {str(file)!r}: fit again with resume to go on") from None
         raise
