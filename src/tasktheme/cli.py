@@ -147,7 +147,7 @@ def fit(
         smaller = str(error).replace("ask for fewer shots", "ask for fewer, such as --set t_shots=3 --set v_shots=3")
         smaller = smaller.replace("ask for fewer ways, or mix groups", "ask for fewer, such as --set 'ways=[2,5]'")
         raise DataError(smaller) from error
-    if not distributed.leads():
+    if distributed.done_here():
         return
     model.trained_on |= {"size": size, "held_out": held_out, "unlabelled": unlabelled, "allow_damaged": allow_damaged}
     model.save(out, overwrite=overwrite)

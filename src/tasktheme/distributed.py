@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -25,6 +27,8 @@ from tasktheme.errors import LostProcess, ModelFileError, SettingsError
 
 _LAUNCHED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # what torchrun tells each process
 _LONGEST_WAIT = timedelta(minutes=30)  # for another process: one may be decoding a data set for the first time
+_POLL_SECONDS = 0.01
+_FAREWELL = timedelta(seconds=5)  # wait for the others at a bad end
 
 T = TypeVar("T", bound=np.generic)
 
@@ -34,6 +38,7 @@ class _Group:
     rank: int
     world: int
     store: Any  # torch's, which its type hints do not export
+    restarted: bool = False
     broken: bool = False
 
 
@@ -46,8 +51,8 @@ def launched() -> bool:
 
 
 def restarted() -> bool:
-    """Whether torchrun started this process again after one of the run had failed."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+    """Whether torchrun started the processes again after one of them had failed."""
+    return _group is not None and _group.restarted
 
 
 @contextmanager
@@ -63,15 +68,23 @@ def joined() -> Iterator[None]:
     if on_gpu and local_rank() < torch.cuda.device_count():
         torch.cuda.set_device(local_rank())
     with _talking():
-        store, rank, world = next(iter(rendezvous("env://", timeout=_LONGEST_WAIT)))
+        common, rank, world = next(iter(rendezvous("env://", timeout=_LONGEST_WAIT)))
+        store = _fresh_part(common, rank, world)
         backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
         dist.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=_LONGEST_WAIT)
     group = _group = _Group(rank, world, store)
+    [group.restarted] = anywhere(int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0)  # each machine counts its own
+    patience = _LONGEST_WAIT
     try:
         yield
+    except BaseException as error:
+        if not (isinstance(error, SystemExit) and not error.code):
+            patience = _FAREWELL  # the others may be waiting for what does not come any more
+        raise
     finally:
         _group = None
-        if not group.broken:  # to take leave of one who is gone would be to wait for him
+        if not group.broken:
+            _take_leave(group, patience)
             dist.destroy_process_group()
 
 
@@ -93,6 +106,15 @@ def local_rank() -> int:
 def leads() -> bool:
     """Whether this is the one process that writes files and shows progress."""
     return rank() == 0
+
+
+def done_here() -> bool:
+    """The end of the shared work: whether this process is done. The first one goes on alone, as if it had always been."""
+    global _group
+    if not leads():
+        return True
+    _group = None
+    return False
 
 
 def share(count: int) -> slice:
@@ -213,6 +235,42 @@ def speaks() -> bool:
     return True
 
 
+def _fresh_part(store: Any, rank: int, world: int) -> Any:
+    """A part of the store that no earlier attempt of this run has written to.
+
+    torchrun keeps one store for all attempts, and a process that finds an address left by a dead one in it waits for the dead
+    (pytorch issue 135712). So the first process calls out a new name until all others have answered to it, and takes the call
+    back before it says go: there is never a go to a call that is left over.
+    """
+    from torch.distributed.distributed_c10d import PrefixStore
+
+    if rank == 0:
+        name = uuid.uuid4().hex
+        store.set("tasktheme calls", name)
+        store.wait([f"{name} {other}" for other in range(1, world)], _LONGEST_WAIT)
+        store.set("tasktheme calls", "")
+        store.set(f"{name} go", "")
+        return PrefixStore(name, store)
+    name, end = "", time.monotonic() + _LONGEST_WAIT.total_seconds()
+    while not (name and store.check([f"{name} go"])):
+        called = store.get("tasktheme calls").decode()
+        if called not in ("", name):
+            name = called
+            store.set(f"{name} {rank}", "")
+        if time.monotonic() > end:
+            raise RuntimeError("the first process does not call")
+        time.sleep(_POLL_SECONDS)
+    return PrefixStore(name, store)
+
+
+def _take_leave(group: _Group, patience: timedelta) -> None:
+    """Wait until all have come to the end: a connection that one closes may still be in use by another."""
+    with suppress(RuntimeError):  # nobody came, or the store went with the process that kept it, and that waited for all
+        if group.store.add("tasktheme leaves", 1) == group.world:
+            group.store.set("tasktheme left", "")
+        group.store.wait(["tasktheme left"], patience)
+
+
 @contextmanager
 def _talking() -> Iterator[None]:
     """A connection that breaks, or an answer that does not come, as an error of our own."""
@@ -221,5 +279,5 @@ def _talking() -> Iterator[None]:
     except RuntimeError as error:
         if _group is not None:
             _group.broken = True
-        cause = str(error).splitlines()[0].rpartition("] ")[2] if str(error) else type(error).__name__
+        cause = str(error).partition(". ")[0].rpartition("] ")[2]  # torch goes on about what else it may be
         raise LostProcess(f"another process of this run has ended or does not answer ({cause})") from error

@@ -112,7 +112,7 @@ def meta_train(
         made.fit(split, tasks, progress=not quiet, checkpoint=checkpoint, resume=resume, compiled=compiled)
     except Interrupted as stop:
         leave(f"{str(stop).split(';')[0]}; run the same command with --resume to go on", INTERRUPTED)
-    if not distributed.leads():
+    if distributed.done_here():
         return
     made.save(out, overwrite=overwrite)
     checkpoint.unlink(missing_ok=True)
@@ -154,7 +154,7 @@ def meta_test(
     loaded = MetaLearner.load(run, device=device.value)
     dataset = Source(data, data_dir, size, held_out, allow_damaged, quiet).part(part)
     found = loaded.test(dataset, _count(tasks), seed=seed, progress=not quiet)
-    if not distributed.leads():
+    if distributed.done_here():
         return
     if out is not None:
         found.save(out, overwrite=overwrite)
@@ -225,7 +225,7 @@ def experiment(
             else distance_accuracy(tested, themes, split.train, training_tasks=training_tasks, progress=not quiet)
         )
         result, figure = diagram.as_dict(), correlation_diagram(diagram)
-    if not distributed.leads():
+    if distributed.done_here():
         return
     write_file(numbers, (json.dumps(result, indent=1) + "\n").encode())
     _save_picture(figure, picture)

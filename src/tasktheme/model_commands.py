@@ -81,7 +81,7 @@ def embed(
     source = Source(data, data_dir, image_side(size, loaded.point_shape), held_out, allow_damaged, quiet)
     wanted = source.draw(unlabelled, part, ways, shots, number, seed, tasks_file, all_combinations)
     tasks = loaded.embed(wanted, progress=not quiet)
-    if not distributed.leads():
+    if distributed.done_here():
         return
     warn_of_collapse(tasks)
     if out is None and not sys.stdout.isatty():

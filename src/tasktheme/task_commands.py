@@ -122,7 +122,7 @@ def nearest(
     _check_out(out, overwrite=overwrite)
     asked, reference = _load_pair(query, known, resized)
     found = asked.nearest(reference, k=k, direction=direction.value)
-    if not distributed.leads():
+    if distributed.done_here():
         return
     number, neighbour = np.repeat(np.arange(len(asked)), k), found.indices.reshape(-1)
     rows = {
