@@ -52,7 +52,7 @@ def launched() -> bool:
 
 def restarted() -> bool:
     """Whether torchrun started the processes again after one of them had failed."""
-    return _group is not None and _group.restarted
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0 if _group is None else _group.restarted
 
 
 @contextmanager
@@ -72,8 +72,9 @@ def joined() -> Iterator[None]:
         store = _fresh_part(common, rank, world)
         backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
         dist.init_process_group(backend, store=store, rank=rank, world_size=world, timeout=_LONGEST_WAIT)
+    again = restarted()
     group = _group = _Group(rank, world, store)
-    [group.restarted] = anywhere(int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0)  # each machine counts its own
+    [group.restarted] = anywhere(again)  # each machine counts its own restarts
     patience = _LONGEST_WAIT
     try:
         yield

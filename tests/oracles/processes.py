@@ -28,6 +28,8 @@ import torch._dynamo  # the optimisers need it
 import tasktheme as tt
 from oracles.small import SMALL, small_images, small_vectors
 from tasktheme import cli, distributed, ptm
+from tasktheme.experiments import distance_accuracy
+from tasktheme.experiments.tested import run_test
 from tasktheme.learners import testing
 from tasktheme.training import embedding, loop
 
@@ -137,6 +139,7 @@ def shown(model: tt.PTM, learner: tt.MetaLearner) -> Arrays:
         "distances": nearest.distances,
         "one": tasks[0].nearest(tasks, k=2).distances,
         "accuracy": learner.test(data, 20).accuracy,
+        "experiment": distance_accuracy.distance_accuracy(run_test(learner, data, 12), model, data, training_tasks=9).x,
     }
 
 
@@ -145,6 +148,7 @@ def small_batches() -> None:
     ptm._POINTS_IN_BATCH["cpu"] = 40
     embedding._POINTS_AT_ONCE["cpu"] = 7
     testing._NUMBERS_AT_ONCE["cpu"] = 100_000
+    distance_accuracy._TASKS_AT_ONCE = 5
     loop._INITIAL_POINTS = 400
 
 
