@@ -4,16 +4,21 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import tasktheme as tt
 from oracles.small import small_vectors
 from tasktheme import distributed
 from tasktheme.errors import SettingsError
+from tasktheme.model.m_step import moments, pooled
+from tasktheme.model.themes import Covariance
 
 _TESTS = Path(__file__).parent
 _PATH = os.pathsep.join([str(Path(tt.__file__).parents[1]), str(_TESTS)])
@@ -26,7 +31,7 @@ def run_processes(case: str, folder: Path) -> None:
         env={**os.environ, "PYTHONPATH": _PATH, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -98,6 +103,43 @@ def test_shares_are_exact_and_even(monkeypatch: pytest.MonkeyPatch) -> None:
             assert max(map(len, parts)) - min(map(len, parts)) <= 1
     with pytest.raises(SettingsError, match="cannot be shared by 7 processes"):
         distributed.share_of_batch(6)
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+def test_pooled_moments_are_those_of_all_data_points(covariance: Covariance, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes, themes = (7, 40, 1), 4
+    generator = torch.Generator().manual_seed(0)
+    m, s, log_r = (torch.randn((sum(sizes), d), generator=generator, dtype=torch.float64) for d in (3, 3, themes))
+    log_r = (5.0 * log_r).log_softmax(dim=-1)
+    log_r[:, 3] = -1000.0  # a theme that owns nothing anywhere
+    m = m + 100.0 * torch.arange(3.0)  # far from the origin: raw second moments would cancel
+    everything = torch.ones(sum(sizes), dtype=torch.bool)
+    whole = moments(m, s, log_r, everything, covariance=covariance)
+
+    # threads in the place of processes, each adding what it has to the sum of all
+    barrier = threading.Barrier(len(sizes))
+    given: list[list[torch.Tensor]] = []
+
+    def summed(tensors: list[torch.Tensor], weight: float = 1.0) -> list[torch.Tensor]:
+        given.append([tensor * weight for tensor in tensors])
+        barrier.wait()
+        total = [torch.stack(parts).sum(dim=0) for parts in zip(*given, strict=True)]
+        if barrier.wait() == 0:
+            given.clear()
+        barrier.wait()
+        return total
+
+    monkeypatch.setattr(distributed, "summed", summed)
+    monkeypatch.setattr(distributed, "world", lambda: len(sizes))
+    parts = zip(*(part.split(sizes) for part in (m, s, log_r, everything)), strict=True)
+    with ThreadPoolExecutor(len(sizes)) as pool:
+        found = list(pool.map(lambda part: pooled(moments(*part, covariance=covariance)), parts))
+    for each in found:
+        for name, wanted in vars(whole).items():
+            got = getattr(each, name)
+            assert torch.isfinite(got).all()
+            torch.testing.assert_close(got[:3], wanted[:3], rtol=1e-11, atol=1e-11)
+        assert each.n[3] < 1e-20
 
 
 def test_outside_a_shared_run_there_is_one_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,7 @@ class Ended:
     stderr: str
 
 
-def fork(world: int, body: Callable[[], None], folder: Path, seconds: float = 60.0, **environment: str) -> list[Ended]:
+def fork(world: int, body: Callable[[], None], folder: Path, seconds: float = 150.0, **environment: str) -> list[Ended]:
     """Run ``body`` in ``world`` processes that find each other, and wait for all of them; none is left behind."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
