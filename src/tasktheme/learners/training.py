@@ -123,9 +123,7 @@ class MetaTrainer:
             if self.validation is not None and (self.step % validate_every == 0 or last):
                 self._validate()
             if due and checkpoint is not None:
-                if distributed.leads():
-                    checkpoint()
-                distributed.wait_for_all()
+                checkpoint()
                 saved = now
             if now - shown > _SHOW_SECONDS or last:
                 advance((self.step - shown_step) * batch, note)

@@ -131,9 +131,7 @@ class Trainer:
                     self.running.clear()
                 note = f"{'warm-up' if self.step <= self.warm_up_steps else 'themes'}  loss {row['loss']:.4f}"
             if due and checkpoint is not None:
-                if distributed.leads():
-                    checkpoint()
-                distributed.wait_for_all()
+                checkpoint()
                 saved = now
             if now - shown > _SHOW_SECONDS or last:
                 advance((self.step - shown_step) * self.settings.batch_tasks, note)

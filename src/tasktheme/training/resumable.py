@@ -40,11 +40,20 @@ def run_resumably(
     run: R, file: Path | None, *, save: Callable[[R, Path], None], load: Callable[[R, Path], None], progress: bool
 ) -> None:
     """Go on from ``file`` where it exists, run to the end, and say on a stop where the last good state is."""
-    if file is not None and file.exists():
+    if file is None:
+        run.run(progress=progress)
+        return
+    if file.exists():
         load(run, file)
+
+    def keep() -> None:
+        if distributed.leads():
+            save(run, file)
+        distributed.wait_for_all()  # none leaves, and takes the others along, before it is written
+
     try:
-        run.run(progress=progress, checkpoint=None if file is None else lambda: save(run, file))
+        run.run(progress=progress, checkpoint=keep)
     except (Interrupted, LostProcess, TrainingError) as stop:
-        if file is not None and file.exists():
+        if file.exists():
             raise type(stop)(f"{stop}; the last good state is in {str(file)!r}: fit again with resume to go on") from None
         raise
