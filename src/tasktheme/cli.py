@@ -11,8 +11,8 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from tasktheme import __version__
-from tasktheme.errors import DataError, Interrupted, OutputError, TaskThemeError, TrainingError
+from tasktheme import __version__, distributed
+from tasktheme.errors import DataError, Interrupted, LostProcess, OutputError, SettingsError, TaskThemeError, TrainingError
 from tasktheme.learner_commands import ExperimentName, experiment, meta_test, meta_train
 from tasktheme.lifelong_commands import lifelong
 from tasktheme.model_commands import embed, evaluate, explore
@@ -58,6 +58,7 @@ app: typer.Typer = typer.Typer(
 )
 
 _state = {"debug": False}
+_SHARED = ("fit", "embed", "nearest", "meta-train", "meta-test", "experiment")  # what several processes can do together
 
 
 def _show_version(wanted: bool) -> None:
@@ -68,12 +69,15 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def _common(
+    context: typer.Context,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and leave.")
     ] = False,
 ) -> None:
     _state["debug"] = debug
+    if distributed.world() > 1 and context.invoked_subcommand not in _SHARED:
+        raise SettingsError(f"{context.invoked_subcommand} is the work of one process: start it without torchrun")
 
 
 @app.command()
@@ -132,7 +136,8 @@ def fit(
 ) -> None:
     """Train a model on tasks drawn from a data set's training part.
 
-    Ctrl-C stops between two steps and keeps the state; the same command with `--resume` goes on.
+    Ctrl-C stops between two steps and keeps the state; the same command with `--resume` goes on. Several processes or machines
+    share the work: `torchrun --nproc-per-node 4 -m tasktheme fit ...`
 
     Examples: `tasktheme fit glyphs --out glyphs-model --tasks 20000`,
     `tasktheme fit glyphs --out wide --themes 32 --set covariance=diagonal`
@@ -161,6 +166,8 @@ def fit(
         smaller = str(error).replace("ask for fewer shots", "ask for fewer, such as --set t_shots=3 --set v_shots=3")
         smaller = smaller.replace("ask for fewer ways, or mix groups", "ask for fewer, such as --set 'ways=[2,5]'")
         raise DataError(smaller) from error
+    if distributed.done_here():
+        return
     model.trained_on |= {"size": size, "held_out": held_out, "unlabelled": unlabelled, "allow_damaged": allow_damaged}
     save_result(model, out, checkpoint, overwrite=overwrite, kind=MODEL)
     if not quiet:
@@ -211,7 +218,11 @@ def main() -> None:
     """Run the command line; bad input exits with 2, a failure with 1, an interrupt with 130, each with one line."""
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning  # one line, without the place in our code
-        _run()
+        try:
+            with distributed.joined():
+                _run()
+        except LostProcess as error:  # they did not even find each other
+            leave(str(error), 1)
 
 
 def _run() -> NoReturn:
@@ -227,7 +238,7 @@ def _run() -> NoReturn:
             raise
         leave(
             str(error).replace("fit again with resume", "run it again with --resume"),
-            1 if isinstance(error, TrainingError) else 2,
+            1 if isinstance(error, TrainingError | LostProcess) else 2,
         )
     except Exception as error:
         explain = getattr(error, "format_message", None)  # an error of the command line itself
@@ -246,4 +257,5 @@ def _silent(message: object) -> None:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    typer.echo(f"tasktheme: {' '.join(str(message).split())}", err=True)
+    if distributed.leads():
+        typer.echo(f"tasktheme: {' '.join(str(message).split())}", err=True)

@@ -33,6 +33,10 @@ class TrainingError(TaskThemeError, ArithmeticError):
     """Training met a NaN, an infinity or a covariance that is not positive definite."""
 
 
+class LostProcess(TaskThemeError, ConnectionError):
+    """Another process of a shared run has ended or does not answer, so this one cannot go on."""
+
+
 class TrainingWarning(UserWarning):
     """Training went to its end, but the themes or the embedding say nothing."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tasktheme import distributed
 from tasktheme.errors import Interrupted, OutputError, SettingsError
 from tasktheme.options import (
     INTERRUPTED,
@@ -122,6 +123,8 @@ def meta_train(
         )
     except Interrupted as stop:
         leave(f"{str(stop).split(';')[0]}; run the same command with --resume to go on", INTERRUPTED)
+    if distributed.done_here():
+        return
     save_result(made, out, checkpoint, overwrite=overwrite, kind=LEARNER)
     if not quiet:
         typer.echo(f"wrote {out}: {made!r}")
@@ -161,6 +164,8 @@ def meta_test(
     loaded = MetaLearner.load(run, device=device.value)
     dataset = Source(data, data_dir, size, held_out, allow_damaged, quiet).part(part)
     found = loaded.test(dataset, _count(tasks), seed=seed, progress=not quiet)
+    if distributed.done_here():
+        return
     if out is not None:
         found.save(out, overwrite=overwrite)
     if picture is not None:
@@ -231,6 +236,8 @@ def experiment(
             else distance_accuracy(tested, themes, split.train, training_tasks=training_tasks, progress=not quiet)
         )
         result, figure = diagram.as_dict(), correlation_diagram(diagram)
+    if distributed.done_here():
+        return
     write_file(numbers, (json.dumps(result, indent=1) + "\n").encode())
     _save_picture(figure, picture)
     if not quiet:
@@ -244,26 +251,37 @@ def experiment(
 
 def _model(given: Path | None, own: Path, split: Any, tasks: int, device: str, quiet: bool) -> PTM:
     from tasktheme.ptm import PTM
-    from tasktheme.training.checkpoint_file import remove_checkpoint
 
     if given is None:
         checkpoint = own.with_name("model.checkpoint")
         if not own.exists():
-            PTM(device=device).fit(split.train, tasks, progress=not quiet, checkpoint=checkpoint, resume=True).save(own)
-        remove_checkpoint(checkpoint)
+            model = PTM(device=device).fit(split.train, tasks, progress=not quiet, checkpoint=checkpoint, resume=True)
+            if distributed.leads():
+                model.save(own)
+        _forget(checkpoint)
     return PTM.load(given or own, device=device)
 
 
 def _learner(given: Path | None, own: Path, split: Any, tasks: int, device: str, quiet: bool) -> MetaLearner:
     from tasktheme.learners.meta import MetaLearner
-    from tasktheme.training.checkpoint_file import remove_checkpoint
 
     if given is None:
-        checkpoint, learner = own.with_name("learner.checkpoint"), MetaLearner("maml", device=device)
+        checkpoint = own.with_name("learner.checkpoint")
         if not own.exists():
-            learner.fit(split, tasks, progress=not quiet, checkpoint=checkpoint, resume=True).save(own)
-        remove_checkpoint(checkpoint)
+            learner = MetaLearner("maml", device=device).fit(split, tasks, progress=not quiet, checkpoint=checkpoint, resume=True)
+            if distributed.leads():
+                learner.save(own)
+        _forget(checkpoint)
     return MetaLearner.load(given or own, device=device)
+
+
+def _forget(checkpoint: Path) -> None:
+    """Remove the state of a training whose result is written; all processes find that afterwards."""
+    from tasktheme.training.checkpoint_file import remove_checkpoint
+
+    if distributed.leads():
+        remove_checkpoint(checkpoint)
+    distributed.wait_for_all()
 
 
 def _count(tasks: str) -> int | str:

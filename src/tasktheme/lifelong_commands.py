@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tasktheme import distributed
 from tasktheme.errors import Interrupted, SettingsError
 from tasktheme.learner_commands import Change, LearnerName
 from tasktheme.options import (
@@ -76,6 +77,8 @@ def lifelong(
     from tasktheme.report.lifelong_plots import lifelong_figure
     from tasktheme.report.pictures import png_bytes
 
+    if distributed.world() > 1:
+        raise SettingsError("experiment lifelong is the work of one process, all arms at once: start it without torchrun")
     changes = parse_changes(change or [])
     names = [name.strip() for name in policies.split(",") if name.strip()]
     final: int | str | None = tasks

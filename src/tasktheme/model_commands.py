@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tasktheme import distributed
 from tasktheme.errors import DataError
 from tasktheme.options import (
     AllCombinations,
@@ -91,12 +92,18 @@ def embed(
     if isinstance(wanted, EpisodeStream) and len(wanted) > _MANY and out is not None and out.suffix.lower() == ".parquet":
         parts = loaded.embed_stream(wanted, progress=not quiet)
         first = next(parts)
+        if not distributed.leads():
+            for _ in parts:  # a share of each part is this process's work
+                pass
+            return
         warn_of_collapse(first)
         stream_tasks(chain([first], parts), out, count=len(wanted))
         if not quiet:
             typer.echo(f"wrote {out}: {counted(len(wanted), 'task')}")
         return
     tasks = loaded.embed(wanted.all() if isinstance(wanted, EpisodeStream) else wanted, progress=not quiet)
+    if distributed.done_here():
+        return
     warn_of_collapse(tasks)
     if out is None and not sys.stdout.isatty():
         pipe_csv(whole_table(tasks))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from tasktheme import distributed
 from tasktheme.errors import DataError, OutputError, SettingsError
 from tasktheme.untrusted import exists, expand_home
 
@@ -142,14 +143,15 @@ class Source:
         """All parts of a labelled data set."""
         from tasktheme.data.loading import load_dataset
 
-        return load_dataset(
-            self.data,
-            data_dir=self.data_dir,
-            size=self.size,
-            split=self._split(),
-            allow_damaged=self.allow_damaged,
-            progress=not self.quiet,
-        )
+        with distributed.leader_first():
+            return load_dataset(
+                self.data,
+                data_dir=self.data_dir,
+                size=self.size,
+                split=self._split(),
+                allow_damaged=self.allow_damaged,
+                progress=not self.quiet,
+            )
 
     def part(self, part: Part) -> Dataset:
         """A part of a labelled data set."""
@@ -197,7 +199,8 @@ class Source:
         """Unlabelled tasks."""
         from tasktheme.data.loading import load_tasks
 
-        return load_tasks(self.data, size=self.size, allow_damaged=self.allow_damaged, progress=not self.quiet)
+        with distributed.leader_first():
+            return load_tasks(self.data, size=self.size, allow_damaged=self.allow_damaged, progress=not self.quiet)
 
     def _split(self) -> float | list[str] | None:
         if self.held_out is not None and len(self.held_out) == 1:
@@ -218,7 +221,7 @@ def find_checkpoint(out: Path, *, resume: bool, overwrite: bool) -> Path:
 
     checkpoint = out.with_name(f"{out.name}.checkpoint")
     kept = checkpoint.exists()
-    if kept and not resume:
+    if kept and not (resume or distributed.restarted()):
         raise OutputError(f"{str(checkpoint)!r} keeps an interrupted training: go on with --resume, or delete it")
     # a run that was killed after it wrote ``out``, before it removed its state, finds its own work there
     own = kept and out.exists() and bool(read_checkpoint(checkpoint)[1].get("finished"))
@@ -241,9 +244,10 @@ def save_result(made: PTM | MetaLearner, out: Path, checkpoint: Path, *, overwri
 
 
 def leave(message: str, code: int) -> NoReturn:
-    """End the program with one line."""
+    """End the program with one line, of one process."""
     line = " ".join(message.split())
-    typer.echo(f"tasktheme: {line if len(line) <= _LONGEST_LINE else line[:_LONGEST_LINE] + ' ...'}", err=True)
+    if distributed.speaks():
+        typer.echo(f"tasktheme: {line if len(line) <= _LONGEST_LINE else line[:_LONGEST_LINE] + ' ...'}", err=True)
     sys.exit(code)
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from tasktheme import distributed
+
 Advance = Callable[[int, str], None]
 
 
 @contextmanager
 def progress_bar(description: str, total: int, *, done: int = 0, show: bool = True) -> Iterator[Advance]:
-    """Yield ``advance(steps, note)``: moves the bar and replaces the note at its end."""
-    if not show:
+    """Yield ``advance(steps, note)``: moves the bar and replaces the note at its end. Of several processes one draws."""
+    if not (show and distributed.leads()):
         yield lambda steps, note: None
         return
     from rich.console import Console

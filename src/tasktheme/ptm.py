@@ -13,6 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from tasktheme import distributed
 from tasktheme.data.dataset import Dataset, DataSplit
 from tasktheme.data.episodes import EpisodeBatch, Episodes, EpisodeStream, whole_tasks
 from tasktheme.device import find_device
@@ -142,12 +143,13 @@ class PTM:
         """
         fitted = self._require_fitted()
         source = _as_tasks(tasks)
-        gamma = np.empty((_count(source), len(fitted.themes.alpha)))
-        converged = np.empty(len(gamma), dtype=np.bool_)
+        gamma = np.zeros((_count(source), len(fitted.themes.alpha)))
+        converged = np.zeros(len(gamma), dtype=np.bool_)
         for which, embedded in self._embedded(source, progress=progress, points=points):
             posterior = self._posterior(fitted, embedded)
             gamma[which] = posterior.gamma.double().cpu().numpy()
             converged[which] = posterior.converged.cpu().numpy()
+        gamma, converged = distributed.filled(gamma), distributed.filled(converged)
         if isinstance(source, Episodes):
             sizes = source.batch.mask.sum(dim=1).numpy()
             columns = {"group": source.groups(), "classes": [" ".join(names) for names in source.class_names()]}
@@ -176,18 +178,18 @@ class PTM:
     def mean_embedding(self, tasks: TaskData, *, progress: bool = False) -> npt.NDArray[np.float32]:
         """(T, D) the mean embedding of each task's data points: a plain vector to compare the themes with."""
         source = _as_tasks(tasks)
-        means = np.empty((_count(source), self.themes.mu.shape[1]), dtype=np.float32)
+        means = np.zeros((_count(source), self.themes.mu.shape[1]), dtype=np.float32)
         for which, embedded in self._embedded(source, progress=progress):
             weight = embedded.mask.unsqueeze(-1)
             means[which] = _numpy((embedded.m * weight).sum(dim=1) / weight.sum(dim=1))
-        return means
+        return distributed.filled(means)
 
     def point_embeddings(self, tasks: Episodes, *, progress: bool = False) -> npt.NDArray[np.float32]:
         """(T, N, D) the mean embedding m of each data point of each task, as ``tasks.batch`` lays them out; 0 where padded."""
         points = np.zeros((*tasks.batch.mask.shape, self.themes.mu.shape[1]), dtype=np.float32)
         for which, embedded in self._embedded(tasks, progress=progress):
             points[which] = _numpy(embedded.m * embedded.mask.unsqueeze(-1))
-        return points
+        return distributed.filled(points)
 
     def held_out_bound(self, tasks: Episodes, *, seed: int = 0, progress: bool = False) -> dict[str, float]:
         """The bound of tasks per data point, term by term, as in training: half of each class's points infer q(z, pi), the
@@ -312,7 +314,7 @@ class PTM:
     def _embedded(
         self, tasks: Episodes | Dataset, *, progress: bool, points: SharedPoints | None = None
     ) -> Iterator[tuple[npt.NDArray[np.int64], EmbeddedTasks]]:
-        """Batches of tasks through the encoder, with the tasks' places."""
+        """Batches of tasks through the encoder, with the tasks' places; of several processes each takes every other batch."""
         networks = self._require_fitted().networks
         dataset = tasks.dataset if isinstance(tasks, Episodes) else tasks
         self._check_points(dataset, networks)
@@ -327,8 +329,9 @@ class PTM:
                 with progress_bar("embedding data points", len(distinct), show=progress) as advance:
                     embed = SharedPoints(networks.encoder, data, distinct, advance).batch
         with progress_bar("embedding", _count(tasks), show=progress) as advance:
-            for which, batch in _task_batches(tasks, self.device):
-                yield which, embed(batch.to(self.device))
+            for number, (which, batch) in enumerate(_task_batches(tasks, self.device)):
+                if number % distributed.world() == distributed.rank():
+                    yield which, embed(batch.to(self.device))
                 advance(len(which), "")
 
     def _encode_task(self, x: npt.ArrayLike) -> EmbeddedTasks:

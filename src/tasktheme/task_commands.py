@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tasktheme import distributed
 from tasktheme.errors import DataError, OutputError
 from tasktheme.options import (
     DataDir,
@@ -123,6 +124,8 @@ def nearest(
     check_out(out, overwrite=overwrite)
     asked, reference = _load_pair(query, known, resized)
     found = asked.nearest(reference, k=k, direction=direction.value)
+    if distributed.done_here():
+        return
     number, neighbour = np.repeat(np.arange(len(asked)), k), found.indices.reshape(-1)
     rows = {
         "task": number,

@@ -38,6 +38,10 @@ class EpisodeBatch:
     labels: Int64[Tensor, "T N"]
     mask: Bool[Tensor, "T N"]
 
+    def __getitem__(self, part: slice) -> EpisodeBatch:
+        """Some of the tasks."""
+        return EpisodeBatch(self.rows[part], self.labels[part], self.mask[part])
+
     def to(self, device: torch.device) -> EpisodeBatch:
         """The same batch on another device."""
         return EpisodeBatch(self.rows.to(device), self.labels.to(device), self.mask.to(device))
@@ -178,8 +182,7 @@ class Episodes:
     def __getitem__(self, part: int | slice) -> Episodes:
         if isinstance(part, int):
             part = slice(part, part + 1 or None)
-        batch = EpisodeBatch(self.batch.rows[part], self.batch.labels[part], self.batch.mask[part])
-        return Episodes(self.dataset, batch, self.classes[part], self.class_mask[part])
+        return Episodes(self.dataset, self.batch[part], self.classes[part], self.class_mask[part])
 
     def batches(self, size: int) -> Iterator[EpisodeBatch]:
         """The tasks in order, ``size`` at a time."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tasktheme import distributed
 from tasktheme.data.dataset import Dataset
 from tasktheme.experiments.diagram import Diagram, make_diagram
 from tasktheme.experiments.tested import Tested
@@ -29,7 +30,10 @@ def distance_accuracy(
     )
     known = model.embed(drawn, progress=progress)
     asked = model.embed(tested.episodes(), progress=progress)
-    pieces = [asked[start : start + _TASKS_AT_ONCE] for start in range(0, len(asked), _TASKS_AT_ONCE)]
-    distance = np.concatenate([piece.kl(known).mean(axis=1) for piece in pieces])
+    distance = np.zeros(len(asked))
+    for start in range(distributed.rank() * _TASKS_AT_ONCE, len(asked), distributed.world() * _TASKS_AT_ONCE):
+        piece = slice(start, start + _TASKS_AT_ONCE)
+        distance[piece] = asked[piece].kl(known).mean(axis=1)
+    distance = distributed.filled(distance)
     label = f"mean KL[test || training], {training_tasks:,} training tasks"
     return make_diagram("distance-accuracy", label, distance, tested, model)

@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from tasktheme import distributed
 from tasktheme.data.dataset import Dataset
 from tasktheme.data.episodes import Episodes, EpisodeSampler
 from tasktheme.errors import DataError, ModelFileError, OutputError
@@ -51,7 +52,9 @@ def task_accuracies(
     """(T,) the accuracy on each listed task's queries; it does not depend on which tasks are tested together."""
     tasks = ListedTasks(dataset, learner.settings, classes, next(learner.parameters()).device, seed=seed)
     with progress_bar("meta-testing", len(classes), show=progress) as advance:
-        return tasks.accuracies(learner, advance=advance).double().cpu().numpy()
+        own = distributed.share(len(classes))
+        found = tasks.accuracies(learner, own.start, own.stop, advance=advance)
+        return distributed.all_rows(found.double().cpu().numpy())
 
 
 class ListedTasks:

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tasktheme import distributed
 from tasktheme.data.dataset import Dataset
 from tasktheme.errors import Interrupted, ModelFileError, SettingsError, TrainingError
 from tasktheme.learners.base import Learner, Noise, precision, task_accuracy
@@ -69,7 +70,9 @@ class MetaTrainer:
         self.optimiser = torch.optim.Adam(
             self.learner.parameters(), lr=rate, weight_decay=settings.weight_decay, capturable=on_gpu
         )
-        self.places = torch.arange(settings.batch_tasks, device=self.device)
+        own, self._weight = distributed.share_of_batch(settings.batch_tasks)
+        self.places = torch.arange(settings.batch_tasks, device=self.device)[own]
+        distributed.from_leader(self.learner.state_dict().values())
         self.running = RunningMeans()
         self._loss = torch.compile(self.learner.meta_loss, dynamic=False) if self.compiled else self.learner.meta_loss
         self._counter = torch.zeros((), dtype=torch.int64, device=self.device)  # the step, where the device sees it
@@ -95,6 +98,7 @@ class MetaTrainer:
 
         ``checkpoint`` is called now and then, only while all is finite, and before an interrupt ends the run.
         """
+        distributed.check_same_step(self.step)
         total, done = (steps * self.settings.batch_tasks for steps in (self.steps, self.step))
         with (
             precision(self.settings),
@@ -113,9 +117,10 @@ class MetaTrainer:
         shown_step, note = self.step, ""
         while not self.finished:
             self.train_step()
-            now, stop, last = time.monotonic(), stopping(), self.step == self.steps
+            now, last = time.monotonic(), self.step == self.steps
+            stop, overdue = distributed.anywhere(stopping(), now - saved >= self.checkpoint_every)
             recording = self.step % record_every == 0 or last
-            due = checkpoint is not None and (last or stop or now - saved >= self.checkpoint_every)
+            due = checkpoint is not None and (last or stop or overdue)
             if recording or due or now - read > _READ_SECONDS:
                 row, read = self._means(), now
                 note = f"accuracy {100 * row['accuracy']:.1f} %" + self._validation_note()
@@ -137,7 +142,8 @@ class MetaTrainer:
         """One mini-batch; on a GPU, after the first few, the replay of one recorded mini-batch."""
         if self._captured is None:
             self._counter.fill_(self.step)
-            self._captured = CapturedStep(self._step_on_device) if self.device.type == "cuda" else self._step_on_device
+            recorded = self.device.type == "cuda" and distributed.world() == 1
+            self._captured = CapturedStep(self._step_on_device) if recorded else self._step_on_device
         self._set_rate()
         self._captured()
         self.step += 1
@@ -163,10 +169,12 @@ class MetaTrainer:
         loss = losses.mean()
         self.optimiser.zero_grad()
         loss.backward()
+        distributed.sum_gradients(self.learner.parameters(), self._weight)
         norm = nn.utils.clip_grad_norm_(self.learner.parameters(), settings.gradient_clip)
         self.optimiser.step()
         accuracy = task_accuracy(log_p.detach(), query.y).mean()
-        self.running.add({"loss": loss.detach(), "accuracy": accuracy, "gradient_norm": norm.detach()})
+        mean_loss, accuracy = distributed.summed([loss.detach(), accuracy], self._weight)
+        self.running.add({"loss": mean_loss, "accuracy": accuracy, "gradient_norm": norm.detach()})
         self._counter += 1
 
     def _validate(self) -> None:

@@ -6,10 +6,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from tasktheme import distributed
 from tasktheme.maths import dirichlet
 from tasktheme.model.themes import Covariance, Moments
 
 _LARGEST_SHRINK = 0.9  # a Newton step may take at most this part of any alpha_k, so that alpha stays positive
+_NOTHING = 1e-30  # mass of a theme that owns nothing anywhere: its local means then count alike
 
 
 def moments(
@@ -54,6 +56,38 @@ def combine(first: Moments, second: Moments, *, first_weight: Tensor | float, se
         part = part.unsqueeze(-1)
     Sigma = (1.0 - part) * first.Sigma + part * second.Sigma + part * (1.0 - part) * between
     return Moments(n, mu, Sigma)
+
+
+def pooled(own: Moments) -> Moments:
+    """The moments of all processes' data points together, from the process's own ones.
+
+    First the masses and the sums of r m are added up, then the covariances around the common means: the same as
+    :func:`combine`, for any number of parts at once.
+    """
+    if distributed.world() == 1:
+        return own
+    mass = own.n.clamp_min(_NOTHING)
+    n, total = distributed.summed([mass, mass.unsqueeze(-1) * own.mu])
+    mu = total / n.unsqueeze(-1)
+    part, step = (mass / n).unsqueeze(-1), own.mu - mu
+    if own.Sigma.ndim == own.mu.ndim:
+        between = step.square()
+    else:
+        between = step.unsqueeze(-1) * step.unsqueeze(-2)
+        part = part.unsqueeze(-1)
+    [Sigma] = distributed.summed([part * (own.Sigma + between)])
+    return Moments(n, mu, Sigma)
+
+
+def pooled_over_tasks(local: Moments, weight: float) -> Moments:
+    """Moments of single tasks, with a leading task dimension, replaced by their mean over all processes' tasks.
+
+    ``weight`` is the process's part of all tasks.
+    """
+    if distributed.world() == 1:
+        return local
+    parts = distributed.summed([part.mean(dim=0, keepdim=True) for part in (local.n, local.mu, local.Sigma)], weight)
+    return Moments(*parts)
 
 
 def isotropic(value: Moments) -> Moments:

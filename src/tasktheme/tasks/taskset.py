@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import betaincinv
 
+from tasktheme import distributed
 from tasktheme.errors import DataError, OutputError
 from tasktheme.maths import dirichlet
 from tasktheme.tasks import distances
@@ -195,8 +196,10 @@ class TaskSet:
             raise DataError("there is no other task to be near to: a task is not its own neighbour")
         if not 1 <= k <= available:
             raise DataError(f"k must lie between 1 and {available}, the number of other tasks, got {k}")
-        numbers = np.arange(len(self)) if reference is self else None
-        return reference._index(direction).nearest(self.concentration, k, numbers=numbers)
+        own = distributed.share(len(self))
+        numbers = np.arange(len(self))[own] if reference is self else None
+        found = reference._index(direction).nearest(self.concentration[own], k, numbers=numbers)
+        return Nearest(distributed.all_rows(found.indices), distributed.all_rows(found.distances))
 
     def novelty(self, reference: TaskSet, *, direction: Direction = "forward", sample: int = 10_000) -> Novelty:
         """How unlike the known tasks of ``reference`` each task is, as a percentile of their own distances.

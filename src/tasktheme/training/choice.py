@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
+from tasktheme import distributed
 from tasktheme.data.dataset import Dataset
 from tasktheme.data.episodes import EpisodeBatch, EpisodeSampler
 from tasktheme.errors import DataError, TrainingError
@@ -111,7 +112,8 @@ def embedded_parts(
         group = group_of_class[sampler.classes(task)[0][:, 0]]
         out = held.to(data.device)[group]
         if not bool(out.all()):
-            fitted.append(embed_batch(encoder, data, sampler.draw(task[~out])[0]))
+            drawn = sampler.draw(task[~out])[0]
+            fitted.append(embed_batch(encoder, data, drawn[distributed.share(len(drawn.rows))]))
         t, v = sampler.draw(task, *halves)
         out &= t.mask.any(dim=1) & v.mask.any(dim=1)  # an unlabelled task of one data point has one half only
         if bool(out.any()):

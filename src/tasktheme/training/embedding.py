@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
+from tasktheme import distributed
 from tasktheme.data.episodes import EpisodeBatch
 from tasktheme.nets.build import Encoder
 from tasktheme.nets.norm import TaskBatchNorm
@@ -61,7 +62,10 @@ class SharedPoints:
     """Data points that are in several tasks, embedded once by an encoder that embeds them one by one."""
 
     def __init__(self, encoder: Encoder, data: Tensor, rows: Int64[Tensor, " M"], advance: Advance) -> None:
-        self._m, self._s = embed_points(encoder, data, rows, advance)
+        size = _points_at_once(data)
+        own = distributed.share(-(-len(rows) // size))  # whole pieces: the same bits however many processes there are
+        found = embed_points(encoder, data, rows[own.start * size : own.stop * size], advance)
+        self._m, self._s = map(distributed.gathered, found)
         self._place = torch.zeros(len(data), dtype=torch.int64, device=data.device)
         self._place[rows] = torch.arange(len(rows), device=data.device)
 

@@ -13,12 +13,13 @@ from typing import NoReturn
 import torch
 from torch import Tensor, nn
 
+from tasktheme import distributed
 from tasktheme.data.dataset import Dataset
 from tasktheme.data.episodes import EpisodeBatch, EpisodeSampler, whole_tasks
 from tasktheme.data.random import random_normal
 from tasktheme.errors import Interrupted, TrainingError
 from tasktheme.model.initialise import normal_moments, random_moments
-from tasktheme.model.m_step import online_parameters, online_statistics, update_alpha
+from tasktheme.model.m_step import online_parameters, online_statistics, pooled, pooled_over_tasks, update_alpha
 from tasktheme.model.objective import Evidence, Objective, objective
 from tasktheme.model.themes import Moments, Themes
 from tasktheme.model.unused import revive, unused
@@ -48,7 +49,8 @@ _NOISE = 1000  # stream of the reparameterisation noise, apart from the sampler'
 class Trainer:
     """The state of one training: networks, optimiser and themes change in place, so that a GPU can replay the step.
 
-    Randomness depends on the seed and the step alone, so the state at a step decides all that follows.
+    Randomness depends on the seed and the step alone, so the state at a step decides all that follows. Of several processes
+    each has a part of every mini-batch and the same state.
     """
 
     settings: Settings
@@ -77,7 +79,10 @@ class Trainer:
             allow_fewer=self.dataset.unlabelled,
             device=self.device,
         )
-        self._places = torch.arange(settings.batch_tasks, device=self.device)
+        own, self._weight = distributed.share_of_batch(settings.batch_tasks)
+        self._places = torch.arange(settings.batch_tasks, device=self.device)[own]
+        self._shared = distributed.world() > 1
+        distributed.from_leader(self.networks.state_dict().values())
         self.warm_up_steps = 0
         self.optimiser: torch.optim.Adam | None = None
         if self.networks.decoder is not None:
@@ -86,12 +91,13 @@ class Trainer:
             self.optimiser = torch.optim.Adam(self.networks.parameters(), lr=settings.learning_rate, capturable=on_gpu)
         self.dim = settings.latent_dim if self.networks.decoder is not None else self.dataset.point_shape[0]
         shape = (settings.batch_tasks, self.sampler.most_ways * self.halves[1], self.dim)  # of the v half's embeddings
-        self._noise_places = torch.arange(math.prod(shape), device=self.device).view(shape)
+        self._noise_places = torch.arange(math.prod(shape), device=self.device).view(shape)[own]
         # the warm-up's prior: all themes alike, the standard normal of a plain variational auto-encoder
         alike = normal_moments(torch.zeros(settings.themes, self.dim), 1.0, covariance=settings.covariance)
         self.themes = self._themes(alike)
         if self.compiled:
-            for name in ("_draw", "_forward", "_updated_themes", "_descend"):
+            alone = () if self._shared else ("_updated_themes",)  # which asks the other processes, and then is not compiled
+            for name in ("_draw", "_forward", "_descend", *alone):
                 setattr(self, name, compile_step(getattr(self, name)))
         self._counter = torch.zeros((), dtype=torch.int64, device=self.device)  # the step, where the device sees it
         self.running = RunningMeans()
@@ -108,6 +114,7 @@ class Trainer:
 
         ``checkpoint`` is called now and then, only while all is finite, and before an interrupt ends the run.
         """
+        distributed.check_same_step(self.step)
         total, done = self.steps * self.settings.batch_tasks, self.step * self.settings.batch_tasks
         with stop_requests() as stopping, silent_compiler() if self.compiled else nullcontext():
             with progress_bar("training", total, done=done, show=progress) as advance:
@@ -124,9 +131,9 @@ class Trainer:
             if self.step == self.warm_up_steps:
                 self._initialise_themes()
             self.train_step()
-            now, stop = time.monotonic(), stopping()
-            last = self.step == self.steps
-            due = checkpoint is not None and (last or stop or now - saved >= self.checkpoint_every)
+            now, last = time.monotonic(), self.step == self.steps
+            stop, overdue = distributed.anywhere(stopping(), now - saved >= self.checkpoint_every)
+            due = checkpoint is not None and (last or stop or overdue)
             recording = self.step % every == 0 or last
             if recording or due:
                 row = self._means()
@@ -168,7 +175,7 @@ class Trainer:
             self._drawn = tuple(part.clone() for part in self._draw(self._counter))
             themes_move = self.step >= self.warm_up_steps
             body = partial(self._step_on_device, themes_move=themes_move)
-            self._captured = CapturedStep(body) if self.device.type == "cuda" else body
+            self._captured = CapturedStep(body) if self.device.type == "cuda" and not self._shared else body
         self._captured()
         self.step += 1
 
@@ -181,6 +188,7 @@ class Trainer:
         assert self._drawn is not None
         result = self._forward(*self._drawn)
         terms = result.terms | {"loss": result.loss.detach()}
+        terms = dict(zip(terms, distributed.summed(terms.values(), self._weight), strict=True))
         with self._beside:
             themes = self._updated_themes(result.evidence) if themes_move else self.themes
             terms |= {"largest_share": themes.share.max(), "invalid": 1.0 - themes.valid.float()}
@@ -188,6 +196,7 @@ class Trainer:
         if self.optimiser is not None:
             self.optimiser.zero_grad()
             result.loss.backward()
+            distributed.sum_gradients(self.networks.parameters(), self._weight)
             terms["gradient_norm"] = nn.utils.clip_grad_norm_(self.networks.parameters(), self.settings.gradient_clip)
             self._descend()
         self._beside.wait()
@@ -218,10 +227,12 @@ class Trainer:
         updates = (self._counter - self.warm_up_steps + 1).double()
         rho = ((settings.rate_offset + updates) ** -settings.rate_power).to(old.mu.dtype)
         if settings.update == "statistics":
-            found = online_statistics(old.moments, evidence.moments(settings), rho, covariance=settings.covariance)
+            found = online_statistics(old.moments, pooled(evidence.moments(settings)), rho, covariance=settings.covariance)
         else:
-            found = online_parameters(old.moments, evidence.moments(settings), rho)
-        alpha = update_alpha(old.alpha, evidence.gamma, rho) if settings.learn_concentration else old.alpha
+            found = online_parameters(old.moments, pooled_over_tasks(evidence.moments(settings), self._weight), rho)
+        alpha = old.alpha
+        if settings.learn_concentration:
+            alpha = update_alpha(alpha, distributed.gathered(evidence.gamma), rho)
         return Themes.build(alpha, found, floor=settings.covariance_floor)
 
     def _initialise_themes(self) -> None:
@@ -249,14 +260,18 @@ class Trainer:
     def _embedded_tasks(self, count: int) -> list[EmbeddedTasks]:
         """The first ``count`` training tasks, both halves together, through the encoder as it is now.
 
-        Of unlabelled tasks, where there are no more than ``count``, all with all their data points: exact EM.
+        Of unlabelled tasks, where there are no more than ``count``, all with all their data points: exact EM. Each process has
+        its share of each batch, so that one after the other they are in order.
         """
         if self.dataset.unlabelled and len(self.dataset.counts) <= count:
             batches = [batch.to(self.device) for _, batch in whole_tasks(self.dataset, points=_POINTS_AT_ONCE)]
         else:
             batches = [self.sampler.draw(task)[0] for task in torch.arange(count, device=self.device).split(100)]
-        if self.networks.encoder.independent and len(self.data) <= sum(batch.rows.numel() for batch in batches):
-            m, s = embed_points(self.networks.encoder, self.data)  # each data point once, however many tasks it is in
+        few = len(self.data) <= sum(batch.rows.numel() for batch in batches)
+        batches = [batch[distributed.share(len(batch.rows))] for batch in batches]
+        if self.networks.encoder.independent and few:  # each data point once, however many tasks it is in
+            own = self.data[distributed.share(len(self.data))]
+            m, s = map(distributed.gathered, embed_points(self.networks.encoder, own))
             return [EmbeddedTasks(m[batch.rows], s[batch.rows], batch.mask) for batch in batches]
         return [embed_batch(self.networks.encoder, self.data, batch) for batch in batches]
 
@@ -275,7 +290,8 @@ class Trainer:
             checkpoint()
         warn_of_themes(self.themes.share)
         if self.networks.decoder is not None:
-            warn_of_embedding(self._embedded_tasks(_CHECKED_TASKS))
+            some, _ = self.sampler.draw(torch.arange(_CHECKED_TASKS, device=self.device), *self.halves)
+            warn_of_embedding([embed_batch(self.networks.encoder, self.data, some)])
 
     def _choose_themes(self, embedded: list[EmbeddedTasks], stopping: Callable[[], bool], *, progress: bool) -> None:
         """Choose K, and begin with as many themes anew."""
@@ -284,7 +300,7 @@ class Trainer:
 
             def next_size(steps: int, note: str) -> None:
                 advance(steps, note)
-                if stopping():
+                if distributed.anywhere(stopping())[0]:
                     self._interrupt()
 
             self.choice = choose_themes(self.settings, *parts, advance=next_size)
@@ -307,8 +323,9 @@ class Trainer:
                     raise TrainingError("a theme's covariance is not positive definite in the final EM; raise covariance_floor")
                 self.themes, self.sweeps = themes, self.sweeps + 1
                 advance(1, f"largest theme {float(themes.share.max()):.2f}")
-                now, stop = time.monotonic(), stopping()
-                if checkpoint is not None and (stop or now - saved >= self.checkpoint_every):
+                now = time.monotonic()
+                stop, overdue = distributed.anywhere(stopping(), now - saved >= self.checkpoint_every)
+                if checkpoint is not None and (stop or overdue):
                     checkpoint()
                     saved = now
                 if stop:

@@ -10,7 +10,8 @@ from typing import NoReturn, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
-from tasktheme.errors import Interrupted, OutputError, SettingsError, TrainingError
+from tasktheme import distributed
+from tasktheme.errors import Interrupted, LostProcess, OutputError, SettingsError, TrainingError
 from tasktheme.files import check_writable
 from tasktheme.training.checkpoint_file import clear_leftovers
 
@@ -37,6 +38,7 @@ def check_run(
     if not isinstance(every, int | float | np.number) or isinstance(every, bool) or not 0.0 <= float(every) < math.inf:
         raise SettingsError(f"checkpoint_every, the seconds between two checkpoints, must be a number from 0 up, got {every!r}")
     file = None if checkpoint is None else Path(checkpoint)
+    resume = resume or (distributed.restarted() and file is not None)
     if resume and file is None:
         raise SettingsError("resume needs the checkpoint file to go on from")
     if file is not None:
@@ -57,7 +59,8 @@ def run_resumably(
     if file is None:
         run.run(progress=progress)
         return
-    clear_leftovers(file)
+    if distributed.leads():
+        clear_leftovers(file)
     if file.exists():
         load(run, file)
     fault: OutputError | None = None
@@ -65,23 +68,25 @@ def run_resumably(
     def keep() -> None:
         nonlocal fault
         try:
-            save(run, file)
+            if distributed.leads():
+                save(run, file)
         except OutputError as error:
             if fault is None:
                 warnings.warn(f"{error}; the run goes on and will try again", stacklevel=2)
             fault = error
         else:
             fault = None
+        distributed.wait_for_all()  # none leaves, and takes the others along, before it is written
 
     try:
         run.run(progress=progress, checkpoint=keep)
     except Interrupted as stop:
         _end(stop if fault is None else OutputError(f"{stop}, and its state could not be saved: {fault}"), file)
-    except TrainingError as stop:
+    except (LostProcess, TrainingError) as stop:
         _end(stop, file)
 
 
-def _end(stop: Interrupted | OutputError | TrainingError, file: Path) -> NoReturn:
+def _end(stop: Interrupted | LostProcess | OutputError | TrainingError, file: Path) -> NoReturn:
     if not file.exists():
         raise stop from None
     raise type(stop)(f"{stop}; the last good state is in {str(file)!r}: fit again with resume to go on") from None
