@@ -30,8 +30,7 @@ CHANGES = {  # in order, each added to those before it
     "no labels": {"classification_weight": 0.0, "squared_distance": True},
     "bound weight 5": {"bound_weight": 5.0},
     "final EM": {"polish_sweeps": 20},
-    "learning rate 1e-3": {"learning_rate": 1e-3},
-    "networks start at the data (default)": {"network_start": "data"},
+    "learning rate 1e-3 (default)": {"learning_rate": 1e-3},
 }
 
 

@@ -80,9 +80,9 @@ class Settings(CheckedSettings):
     """Hidden layers of the "vector" encoder."""
     norm: Literal["group", "batch"] = "group"
     """"group" makes an image's embedding independent of its task; "batch" uses the task's own statistics."""
-    network_start: Literal["data", "random"] = "data"
-    """First weights: random ones fitted to the data, so that the embedding varies and the decoder draws the mean image; or
-    random ones alone."""
+    network_start: Literal["random", "data"] = "random"
+    """First weights: random ones; or "data", random ones fitted to the data, so that the embedding varies at once and the decoder
+    draws the mean image, against the collapse of short trainings."""
 
     # the objective
     bound_weight: float = 5.0
@@ -197,7 +197,6 @@ _PRESETS: dict[str, dict[str, Any]] = {
     "paper": {
         "covariance_floor": 0.0,
         "norm": "batch",
-        "network_start": "random",
         "bound_weight": 1.0,
         "classification_weight": 1.0,
         "squared_distance": False,

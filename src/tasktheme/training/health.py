@@ -48,7 +48,7 @@ def warn_of_embedding(tasks: Sequence[EmbeddedTasks]) -> bool:
         return False
     warnings.warn(
         f"the embedding has collapsed: it says at most {found:.2f} nats about a data point, so task distances mean little; "
-        "train on more tasks, in smaller mini-batches (batch_tasks=5), or with a smaller bound_weight",
+        "train on more tasks, in smaller mini-batches (batch_tasks=5), or with network_start=data",
         TrainingWarning,
         stacklevel=2,
     )
