@@ -26,7 +26,17 @@ from tasktheme.training.loop import Trainer
 pytestmark = pytest.mark.filterwarnings("default")  # on the command line a warning is a line
 
 STEPS = 6
-FIT = ["filters=[4,8]", "themes=3", "latent_dim=5", "ways=[3,3]", "t_shots=3", "v_shots=3", "batch_tasks=4", "polish_tasks=8"]
+FIT = [
+    "network_start=data",
+    "filters=[4,8]",
+    "themes=3",
+    "latent_dim=5",
+    "ways=[3,3]",
+    "t_shots=3",
+    "v_shots=3",
+    "batch_tasks=4",
+    "polish_tasks=8",
+]
 FIT += ["polish_sweeps=3"]
 META = ["filters=4", "modules=3", "batch_tasks=2", "inner_steps=1", "test_steps=1"]
 

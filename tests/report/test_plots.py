@@ -450,7 +450,7 @@ def test_training_curves_draw_every_term(model: tt.PTM) -> None:
             assert line.get_xdata().tolist() == tasks  # type: ignore[union-attr]
             drawn[axes.get_title(loc="left")] = line.get_ydata()
     terms = set(model.history[0]) - {"tasks", "gradient_norm"}
-    assert len(drawn) == len(terms) == 9
+    assert len(drawn) == len(terms) == 10
     for title, name in {"loss": "loss", "entropy of q(π)": "entropy_pi", "E[ln p(u | z)]": "ln_p_u"}.items():
         np.testing.assert_array_equal(drawn[title], [row[name] for row in model.history])
     assert "training tasks seen" in _texts(figure)
