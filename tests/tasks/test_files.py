@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -166,3 +168,18 @@ def test_loading_something_else_says_so(tmp_path: Path) -> None:
     pq.write_table(table.replace_schema_metadata({"tasktheme": '{"format": 9, "fingerprint": ""}'}), file)
     with pytest.raises(ModelFileError, match="newer than this tasktheme reads"):
         tt.TaskSet.load(file)
+
+
+def test_a_program_that_was_refused_a_csv_file_ends_in_peace() -> None:
+    """pyarrow's reading thread must not outlive the refusal: it would abort the interpreter at its end, most of the time."""
+    refused = """
+from tasktheme.errors import ModelFileError
+from tasktheme.tasks.files import parse_tasks
+for _ in range(5):
+    try:
+        parse_tasks(b"a,b\\n" + b"1,2\\n" * 1000, "table.csv")
+    except ModelFileError:
+        pass
+"""
+    done = subprocess.run([sys.executable, "-c", refused], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -222,9 +222,13 @@ def _columns(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _read_csv(content: bytes, **convert: Any) -> pa.Table:
+    import pyarrow as pa
     import pyarrow.csv as pc
 
-    return pc.read_csv(io.BytesIO(content), convert_options=pc.ConvertOptions(strings_can_be_null=False, **convert))
+    # not a Python file: a reading thread that still holds one at the program's end, after an error, aborts it
+    source = pa.BufferReader(content)
+    options = pc.ConvertOptions(strings_can_be_null=False, **convert)
+    return pc.read_csv(source, read_options=pc.ReadOptions(use_threads=False), convert_options=options)
 
 
 def _flat(table: pa.Table) -> dict[str, Any]:
