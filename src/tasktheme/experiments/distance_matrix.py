@@ -15,7 +15,7 @@ from tasktheme.ptm import PTM
 from tasktheme.tasks.taskset import TaskSet
 
 GROUPS, TASKS_OF_EACH, WAYS = 10, 5, 5  # the paper's: 50 tasks, of 5 characters as all its tasks
-_RESAMPLES = 500
+_RESAMPLES = 300
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,7 +50,7 @@ class Figure:
     Attributes:
         name: by which ``--figure`` chooses it; number: the paper's.
         pieces: that it is made of, the one that draws it last.
-        data: what it is about in the paper.
+        data: what it is about in the paper; own: the data in its place here.
         picture: the file in the last piece's folder, or a function that draws it from the folders.
         rows: from the folders of the pieces to the measures.
         partly: whether some of its pieces are enough.
@@ -60,6 +60,7 @@ class Figure:
     number: str
     title: str
     data: str
+    own: str
     pieces: tuple[str, ...]
     picture: str | Callable[[list[Path]], bytes]
     rows: Callable[[list[Path]], list[Row]]
@@ -74,13 +75,16 @@ def all_figures(scale: Scale) -> list[Figure]:
             "histogram",
             "1",
             "Accuracy differs from task to task",
-            "MAML on mini-ImageNet",
+            "MAML, mini-ImageNet",
+            second,
             ("histogram",),
             "accuracy-histogram.png",
             _histogram,
         ),
-        Figure("simplex", "2", "Tasks on a simplex of themes", "an example", ("matrix", "simplex"), "simplex.png", _simplex),
-        Figure("distances", "4", "Distances between tasks", "Omniglot", ("matrix",), "distance-matrix.png", _matrix),
+        Figure(
+            "simplex", "2", "Tasks on a simplex of themes", "an example", first, ("matrix", "simplex"), "simplex.png", _simplex
+        ),
+        Figure("distances", "4", "Distances between tasks", "Omniglot", first, ("matrix",), "distance-matrix.png", _matrix),
     ]
     panels = iter("abcd")
     for x in ("entropy", "distance"):
@@ -88,10 +92,12 @@ def all_figures(scale: Scale) -> list[Figure]:
             title = "Accuracy against task entropy" if x == "entropy" else "Accuracy against distance from the training tasks"
             name, picture = f"{x}-{paper}", f"{x}-accuracy.png"
             rows = _correlation(f"{x}-accuracy.json", SLOPES[x, paper])
-            figures.append(Figure(name, f"5{next(panels)}", title, data, (f"{x}-{own}",), picture, rows))
+            figures.append(Figure(name, f"5{next(panels)}", title, data, own, (f"{x}-{own}",), picture, rows))
     for setting, panel in (("induction", "6a"), ("transduction", "6b")):
         title = f"Lifelong learning, {setting}"
-        figures.append(Figure(setting, panel, title, "MAML, mini-ImageNet", (f"lifelong-maml-{setting}",), _draw_curves, _curves))
+        figures.append(
+            Figure(setting, panel, title, "MAML, mini-ImageNet", second, (f"lifelong-maml-{setting}",), _draw_curves, _curves)
+        )
     learners = tuple(f"lifelong-{learner}-{setting}" for learner, setting in LIFELONG if setting == "induction")
     figures.append(
         Figure(
@@ -99,6 +105,7 @@ def all_figures(scale: Scale) -> list[Figure]:
             "6c",
             "Lifelong learning, the last test",
             "induction, mini-ImageNet",
+            second,
             learners,
             _draw_bars,
             _bars,
@@ -121,7 +128,7 @@ def _histogram(folders: list[Path]) -> list[Row]:
     found = _read(folders[0] / "accuracy-histogram.json")
     low, high = found["quantiles"]["0"], found["quantiles"]["1"]
     return [
-        Row("tasks", "15,504, all of the test classes", f"{found['tasks']:,} of {found['data']}"),
+        Row("tasks", "15,504, all of the test classes", f"{found['tasks']:,}"),
         Row("accuracy on a task, from lowest to highest", "20 to 70 %", f"{100 * low:.0f} to {100 * high:.0f} %"),
         Row("mean accuracy", NONE, f"{100 * found['mean']:.2f} ± {100 * found['interval']:.2f} %"),
     ]
@@ -141,7 +148,7 @@ def _matrix(folders: list[Path]) -> list[Row]:
     low, high = found["auc interval"]
     each = found["tasks"] // found["groups"]
     return [
-        Row("tasks", "50, 5 of each alphabet", f"{found['tasks']}, {each} of each group of {found['data']}"),
+        Row("tasks", "50, 5 of each alphabet", f"{found['tasks']}, {each} of each group"),
         Row("a pair of one group is nearer than one of two (AUC)", NONE, f"{found['auc']:.3f} ({low:.3f} to {high:.3f})"),
         Row("nearest task is of the same group", NONE, f"{100 * found['nearest is of the same group']:.0f} %"),
     ]
@@ -154,7 +161,7 @@ def _correlation(file: str, slope: float) -> Callable[[list[Path]], list[Row]]:
         paper = f"{_signed(slope, '.3g')} points per nat, no interval"
         return [
             Row("slope", paper, f"{_slope(few)} points per nat"),
-            Row("tasks", "100", f"{few['tasks']} of {found['data']}"),
+            Row("tasks", "100", f"{few['tasks']}"),
             Row("Spearman's rank correlation", NONE, _spearman(few)),
             Row(f"slope, {every['tasks']:,} tasks", NONE, f"{_slope(every)} points per nat"),
             Row(f"Spearman's, {every['tasks']:,} tasks", NONE, _spearman(every)),
@@ -181,7 +188,7 @@ def _curves(folders: list[Path]) -> list[Row]:
     steps = max(policy["curve"]["steps"][-1] for policy in policies.values())
     order = sorted(ends, key=lambda name: -float(ends[name].mean()))
     rows = [
-        Row("training tasks", "300,000", f"{steps:,} of {found['data']}"),
+        Row("training tasks", "300,000", f"{steps:,}"),
         Row("pool, test tasks", "200, 100", f"{found['pool']}, {found['test_tasks']}"),
         Row("order", "PTM; Task2Vec, worst case; random", ", ".join(POLICIES[name] for name in order)),
     ]

@@ -31,7 +31,7 @@ def write_page(out: Path, scale: str, options: list[str]) -> Path:
     whole = ["tasktheme", "reproduce", "--scale", scale, "--out", str(out), *options]
     pictures, figures = {}, []
     for figure in all_figures(SCALES[scale]):
-        shown = {name: getattr(figure, name) for name in ("name", "number", "title", "data")}
+        shown = {name: getattr(figure, name) for name in ("name", "number", "title", "data", "own")}
         done = [name for name in figure.pieces if records[name].state == "done"]
         made = bool(done) if figure.partly else len(done) == len(figure.pieces)
         shown |= {"made": made, "command": shlex.join([*whole, "--figure", figure.name])}
