@@ -78,6 +78,8 @@ def reproduce(
         except SystemExit as end:
             if end.code == INTERRUPTED:
                 raise Interrupted from None
+            if end.code:
+                raise TaskThemeError(f"it ended with status {end.code}") from None
 
     left = ""
     try:

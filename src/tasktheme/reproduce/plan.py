@@ -68,7 +68,7 @@ SCALES = {
         mini_imagenet="glyphs",
         size=64,
         model={
-            "glyphs": "--tasks 800 --latent-dim 32 --set covariance_floor=0.2 --set batch_tasks=5 --set t_shots=5 "
+            "glyphs": "--tasks 600 --latent-dim 32 --set covariance_floor=0.2 --set batch_tasks=5 --set t_shots=5 "
             "--set v_shots=5 --set learning_rate=2e-3 --set polish_tasks=200 --set polish_sweeps=10"
         },
         maml={
