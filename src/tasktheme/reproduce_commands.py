@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tasktheme.errors import Interrupted, SettingsError
+from tasktheme.errors import Interrupted, SettingsError, TaskThemeError
 from tasktheme.options import INTERRUPTED, DataDir, Device, DeviceName, Quiet, leave, print_table
 
 if TYPE_CHECKING:

@@ -29,7 +29,8 @@ INSTANT = plan.Scale(
     maml={"omniglot": _MAML, "mini-imagenet": _MAML},
     tested={"omniglot": "12", "mini-imagenet": "12"},
     known=10,
-    lifelong=f"--policies ptm,random --seeds 2 --steps 2 --tasks 5 --set pool=3 --set evaluate_every=1 --set test_tasks=2 {_LEARNER}",
+    lifelong="--policies ptm,random --seeds 2 --steps 2 --tasks 5 --set pool=3 --set evaluate_every=1 --set test_tasks=2 "
+    + _LEARNER,
     learners={"maml": _STEPS, "protonet": "", "abml": _STEPS},
 )
 
