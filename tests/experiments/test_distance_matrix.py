@@ -7,7 +7,7 @@ import tasktheme as tt
 from oracles.small import SMALL, small_images
 from tasktheme.errors import DataError
 from tasktheme.evaluation.retrieval import same_group_auc
-from tasktheme.experiments.distance_matrix import auc_interval, block_tasks, distance_matrix
+from tasktheme.experiments.distance_matrix import auc_interval, block_tasks, distance_matrix, resampled_aucs
 
 
 def grouped(groups: int = 4) -> tt.Dataset:
@@ -34,14 +34,16 @@ def test_too_few_groups_or_tasks_are_refused(groups: int, tasks: int) -> None:
 
 def test_a_group_that_counts_twice_is_one_that_stands_there_twice() -> None:
     generator = np.random.default_rng(0)
-    kl, group, times = generator.uniform(size=(7, 7)), np.array(list("aabbbcc")), np.array([2, 2, 1, 1, 1, 0, 0])
+    kl, group = generator.uniform(size=(7, 7)).round(1), np.array(list("aabbbcc"))  # with ties
     rows, copy = [0, 1, 0, 1, 2, 3, 4], [0, 0, 1, 1, 0, 0, 0]  # a twice, b once, c never
     nearer = []
     same = [(i, j) for i in range(7) for j in range(7) if i != j and (group[rows[i]], copy[i]) == (group[rows[j]], copy[j])]
     other = [(i, j) for i in range(7) for j in range(7) if group[rows[i]] != group[rows[j]]]
     for i, j in same:
-        nearer += [kl[rows[i], rows[j]] < kl[rows[k], rows[m]] for k, m in other]
-    assert same_group_auc(kl, group, times=times) == pytest.approx(np.mean(nearer), abs=1e-12)
+        nearer += [(np.sign(kl[rows[k], rows[m]] - kl[rows[i], rows[j]]) + 1) / 2 for k, m in other]
+    plain, resampled = resampled_aucs(kl, group, np.array([[1, 1, 1], [2, 1, 0]]))
+    assert plain == pytest.approx(same_group_auc(kl, group), abs=1e-12)
+    assert resampled == pytest.approx(np.mean(nearer), abs=1e-12)
 
 
 def test_the_interval_is_where_the_groups_are_told_apart_and_where_not() -> None:

@@ -48,19 +48,11 @@ def check_groups(groups: npt.NDArray[Any]) -> None:
         raise DataError("evaluation needs a group with at least two tasks; draw more tasks")
 
 
-def same_group_auc(distances: Floats, groups: npt.NDArray[Any], *, times: npt.NDArray[np.int64] | None = None) -> float:
-    """Area under the curve of "same group" against small distance, over ordered pairs of different tasks.
-
-    ``times`` (T,) is how often each task's group counts, as in a bootstrap over groups; copies of a group are not compared.
-    """
+def same_group_auc(distances: Floats, groups: npt.NDArray[Any]) -> float:
+    """Area under the curve of "same group" against small distance, over ordered pairs of different tasks."""
     from sklearn.metrics import roc_auc_score
 
-    same, near = _pairs(distances, groups)
-    if times is None:
-        return float(roc_auc_score(same, near))
-    others = ~np.eye(len(groups), dtype=bool)
-    first, second = np.broadcast_to(times[:, None], others.shape)[others], np.broadcast_to(times, others.shape)[others]
-    return float(roc_auc_score(same, near, sample_weight=np.where(same, first, first * second)))
+    return float(roc_auc_score(*_pairs(distances, groups)))
 
 
 def roc(distances: Floats, groups: npt.NDArray[Any]) -> tuple[Floats, Floats]:

@@ -10,12 +10,12 @@ import numpy.typing as npt
 
 from tasktheme.data.dataset import Dataset
 from tasktheme.errors import DataError
-from tasktheme.evaluation.retrieval import Retrieval, retrieval, same_group_auc
+from tasktheme.evaluation.retrieval import Retrieval, retrieval
 from tasktheme.ptm import PTM
 from tasktheme.tasks.taskset import TaskSet
 
 GROUPS, TASKS_OF_EACH, WAYS = 10, 5, 5  # the paper's: 50 tasks, of 5 characters as all its tasks
-_RESAMPLES = 300
+_RESAMPLES = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,11 +82,25 @@ def block_tasks(dataset: Dataset, *, groups: int, tasks: int, ways: int, seed: i
 def auc_interval(kl: npt.NDArray[np.float64], group: npt.NDArray[Any], seed: int) -> tuple[float, float]:
     """95 % bootstrap interval of the AUC over groups: tasks of one group share characters and are not independent."""
     generator = np.random.default_rng(seed)
-    names, place = np.unique(group, return_inverse=True)
-    found: list[float] = []
-    while len(found) < _RESAMPLES:
-        times = np.bincount(generator.integers(len(names), size=len(names)), minlength=len(names))[place]
-        if len(set(group[times > 0])) > 1:  # one group alone has no pairs of two
-            found.append(same_group_auc(kl, group, times=times))
-    low, high = np.quantile(found, [0.025, 0.975])
+    count = len(set(group.tolist()))
+    drawn = [np.bincount(generator.integers(count, size=count), minlength=count) for _ in range(_RESAMPLES)]
+    times = np.stack([each for each in drawn if (each > 0).sum() > 1])  # one group alone has no pairs of two
+    low, high = np.quantile(resampled_aucs(kl, group, times), [0.025, 0.975])
     return float(low), float(high)
+
+
+def resampled_aucs(kl: npt.NDArray[np.float64], group: npt.NDArray[Any], times: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """(R,) the AUC where each group, in order of name, counts (R, G) ``times``; copies of a group are not compared."""
+    _, place = np.unique(group, return_inverse=True)
+    first, second = np.nonzero(~np.eye(len(group), dtype=bool))
+    values, distance = np.unique(kl[first, second], return_inverse=True)
+    same = place[first] == place[second]
+    found = []
+    for often in times:
+        weight = np.where(same, often[place[first]], often[place[first]] * often[place[second]])
+        of_one, of_two = (
+            np.bincount(distance[kind], weight[kind], minlength=len(values)).astype(np.float64) for kind in (same, ~same)
+        )
+        farther = of_two.sum() - np.cumsum(of_two) + of_two / 2.0  # ties count half
+        found.append(float((of_one * farther).sum() / (of_one.sum() * of_two.sum())))
+    return np.array(found)

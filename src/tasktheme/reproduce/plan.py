@@ -77,7 +77,7 @@ SCALES = {
         },
         tested={"glyphs": "200"},
         known=200,
-        lifelong="--seeds 2 --steps 12 --tasks 40 --set pool=6 --set evaluate_every=3 --set test_tasks=8 --set queries=5 "
+        lifelong="--seeds 2 --steps 8 --tasks 30 --set pool=4 --set evaluate_every=2 --set test_tasks=6 --set queries=5 "
         "--set filters=8",
         learners={
             "maml": "--set inner_steps=2 --set test_steps=3 --set inner_rate=0.1",
