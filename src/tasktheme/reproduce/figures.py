@@ -194,7 +194,7 @@ def _curves(folders: list[Path]) -> list[Row]:
     ]
     for name, values in ends.items():
         mean = mean_of(values)
-        rows.append(Row(f"{POLICIES[name]}, end of the curve", NONE, f"{100 * mean.mean:.2f} {_half(mean.over_seeds)} %"))
+        rows.append(Row(f"{POLICIES[name]}, at the end", NONE, f"{100 * mean.mean:.2f} {_half(mean.over_seeds)} %, over seeds"))
     return rows
 
 

@@ -63,7 +63,7 @@ class Scale:
 
 SCALES = {
     "tiny": Scale(
-        about="embedded glyphs in the place of both data sets, offline, under 3 minutes on two cores: shows that all runs",
+        about="the embedded glyphs in the place of both data sets, very short trainings; shows that all runs, not what is true",
         omniglot="glyphs",
         mini_imagenet="glyphs",
         size=64,
@@ -86,7 +86,7 @@ SCALES = {
         },
     ),
     "small": Scale(
-        about="the real data at 32x32 pixels with short trainings, under 20 minutes on two cores: shows where it goes",
+        about="the real data at 32x32 pixels, short trainings; shows where it goes",
         omniglot="omniglot",
         mini_imagenet="mini-imagenet",
         size=32,
