@@ -77,7 +77,7 @@ SCALES = {
         },
         tested={"glyphs": "200"},
         known=200,
-        lifelong="--seeds 2 --steps 8 --tasks 30 --set pool=4 --set evaluate_every=2 --set test_tasks=6 --set queries=5 "
+        lifelong="--seeds 2 --steps 8 --tasks 12 --set pool=4 --set evaluate_every=2 --set test_tasks=4 --set queries=3 "
         "--set filters=8",
         learners={
             "maml": "--set inner_steps=2 --set test_steps=3 --set inner_rate=0.1",
@@ -102,7 +102,7 @@ SCALES = {
         },
         tested={"omniglot": "400", "mini-imagenet": "400"},
         known=1000,
-        lifelong="--seeds 3 --steps 100 --tasks 200 --set pool=20 --set evaluate_every=10 --set test_tasks=20 --set queries=5 "
+        lifelong="--seeds 2 --steps 40 --tasks 100 --set pool=10 --set evaluate_every=5 --set test_tasks=10 --set queries=5 "
         "--set filters=16",
         learners={
             "maml": "--set inner_steps=3 --set test_steps=5 --set inner_rate=0.05",
