@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test bench format clean
+.PHONY: demo test bench reproduce format clean
 
 demo: $(VENV)/installed
 	$(BIN)/tasktheme demo --out demo --overwrite
@@ -18,12 +18,15 @@ test: $(VENV)/installed
 bench: $(VENV)/installed
 	$(BIN)/tasktheme bench --overwrite --out bench.json
 
+reproduce: $(VENV)/installed
+	$(BIN)/tasktheme reproduce --scale tiny --out reproduced
+
 format: $(VENV)/installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) demo reproduced .pytest_cache .mypy_cache .ruff_cache
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "tasktheme needs Python 3.11 or newer: make PYTHON=python3.12 ...")'

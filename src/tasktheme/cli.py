@@ -15,7 +15,7 @@ from tasktheme import __version__, distributed
 from tasktheme.errors import DataError, Interrupted, LostProcess, OutputError, SettingsError, TaskThemeError, TrainingError
 from tasktheme.learner_commands import ExperimentName, experiment, meta_test, meta_train
 from tasktheme.lifelong_commands import lifelong
-from tasktheme.model_commands import embed, evaluate, explore
+from tasktheme.model_commands import distance_matrix, embed, evaluate, explore
 from tasktheme.options import (
     INTERRUPTED,
     AllowDamaged,
@@ -43,6 +43,7 @@ from tasktheme.options import (
     save_result,
 )
 from tasktheme.plot_commands import plot_app
+from tasktheme.reproduce_commands import reproduce
 from tasktheme.selection_commands import select
 from tasktheme.task_commands import distances, nearest, novelty, summary
 from tasktheme.training.resumable import CHECKPOINT_SECONDS
@@ -184,9 +185,11 @@ app.command("meta-test")(meta_test)
 experiments = typer.Typer(no_args_is_help=True, help="Reproduce a figure of the paper, or its lifelong learning.")
 for _figure in ExperimentName:
     experiments.command(_figure.value)(experiment)
+experiments.command("distance-matrix")(distance_matrix)
 experiments.command()(lifelong)
 app.add_typer(experiments, name="experiment")
 app.add_typer(plot_app, name="plot")
+app.command()(reproduce)
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""The commands that show a trained model tasks: embed, evaluate, explore."""
+"""The commands that show a trained model tasks: embed, evaluate, explore, experiment distance-matrix."""
 
 from __future__ import annotations
 
@@ -238,3 +238,47 @@ def explore(
     if not quiet:
         typer.echo(f"wrote {out}: {counted(len(embedded), 'task')}, {out.stat().st_size / 1e6:.1f} MB")
         typer.echo(f"open   {out.resolve().as_uri()}")
+
+
+def distance_matrix(
+    data: Data,
+    model: Annotated[Path, typer.Option(help="A folder that fit wrote.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="Folder for numbers (.json), tasks (.parquet) and picture (.png).")] = Path(
+        "experiments"
+    ),
+    groups: Annotated[int, typer.Option(help="How many groups (alphabets, scripts).")] = 10,
+    tasks: Annotated[int, typer.Option(help="Tasks of each group.")] = 5,
+    shots: Annotated[int, typer.Option(help="Data points of each class.", min=1)] = 20,
+    seed: Seed = 1,
+    device: Device = DeviceName.auto,
+    data_dir: DataDir = None,
+    size: ModelsSize = None,
+    held_out: HeldOut = None,
+    allow_damaged: AllowDamaged = False,
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
+) -> None:
+    """The paper's matrix of KL distances: tasks in blocks, each block from one group.
+
+    Example: `tasktheme experiment distance-matrix omniglot --model model`
+    """
+    from tasktheme.experiments.distance_matrix import distance_matrix as run_matrix
+    from tasktheme.files import make_folder, write_file
+    from tasktheme.ptm import PTM
+    from tasktheme.report.distance_plots import distance_matrix as draw_matrix
+
+    make_folder(out)
+    numbers, table, picture = (out / f"distance-matrix.{ending}" for ending in ("json", "parquet", "png"))
+    for path in (numbers, table, picture):
+        refuse_existing(path, overwrite=overwrite)
+    loaded = PTM.load(model, device=device.value)
+    dataset = Source(data, data_dir, image_side(size, loaded.point_shape), held_out, allow_damaged, quiet).part(Part.test)
+    found = run_matrix(loaded, dataset, groups=groups, tasks=tasks, shots=shots, seed=seed, progress=not quiet)
+    warn_of_collapse(found.tasks)
+    found.tasks.save(table, overwrite=True)
+    save_picture(draw_matrix(found.tasks), picture)
+    write_file(numbers, (json.dumps(found.as_dict(), indent=1) + "\n").encode())
+    if not quiet:
+        low, high = found.auc_interval
+        typer.echo(f"AUC of the same group by KL: {found.found.auc:.3f} ({low:.3f} to {high:.3f})")
+        typer.echo(f"wrote {numbers}, {table} and {picture}")

@@ -22,18 +22,21 @@ Result = Mapping[str, Any]
 
 
 @styled
-def lifelong_figure(results: Sequence[Result]) -> Figure:
-    """Curves of the first learner in each setting, then the last tests of all: the paper's three panels, where there are data."""
+def lifelong_figure(results: Sequence[Result], *, curves: bool = True, bars: bool = True) -> Figure:
+    """Curves of the first learner in each setting, then the last tests of all: the paper's three panels, where there are data.
+
+    ``curves`` or ``bars`` may be left out, not both.
+    """
     first = results[0]["learner"]
-    curves = [result for result in results if result["learner"] == first]
-    tested = [result for result in results if any("final" in policy for policy in result["policies"].values())]
+    drawn = [result for result in results if curves and result["learner"] == first]
+    tested = [result for result in results if bars and any("final" in policy for policy in result["policies"].values())]
     policies = sorted({policy for result in results for policy in result["policies"]}, key=policy_order)
     places = {policy: i for i, policy in enumerate(dict.fromkeys((*ORDER, *policies)))}  # the same in every picture
     look = {policy: (COLOURS[places[policy] % len(COLOURS)], _LINES[places[policy] % len(_LINES)]) for policy in policies}
-    panels = len(curves) + bool(tested)
+    panels = len(drawn) + bool(tested)
     figure = new_figure(2.6, width=2.75 * max(panels, 2))
     axes = figure.subplots(1, panels, squeeze=False)[0]
-    for panel, result in zip(axes, curves, strict=False):
+    for panel, result in zip(axes, drawn, strict=False):
         _draw_curves(panel, result, look)
     if tested:
         _draw_bars(axes[-1], sorted(tested, key=lambda result: str(result["setting"])), look)

@@ -1,0 +1,67 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tasktheme as tt
+from oracles.small import SMALL, small_images
+from tasktheme.errors import DataError
+from tasktheme.evaluation.retrieval import same_group_auc
+from tasktheme.experiments.distance_matrix import auc_interval, block_tasks, distance_matrix, resampled_aucs
+
+
+def grouped(groups: int = 4) -> tt.Dataset:
+    places = np.arange(6 * groups).repeat(2)
+    return tt.Dataset.from_arrays(np.zeros((len(places), 3)), places, places // 6)
+
+
+def test_tasks_stand_in_blocks_of_one_group() -> None:
+    data = grouped()
+    listed = block_tasks(data, groups=3, tasks=4, ways=5, seed=2)
+    groups = data.class_group[listed].reshape(3, 4 * 5)
+    assert (groups == groups[:, :1]).all()
+    assert len(set(groups[:, 0])) == 3
+    assert all(len(set(row)) == 5 for row in listed.tolist())
+    assert len({tuple(sorted(row)) for row in listed.tolist()}) > 3  # not one task over and over
+    assert (listed == block_tasks(data, groups=3, tasks=4, ways=5, seed=2)).all()
+
+
+@pytest.mark.parametrize(("groups", "tasks"), [(1, 5), (5, 5), (3, 1)])
+def test_too_few_groups_or_tasks_are_refused(groups: int, tasks: int) -> None:
+    with pytest.raises(DataError, match="at least two tasks of each of 2 to 4 groups"):
+        block_tasks(grouped(), groups=groups, tasks=tasks, ways=5, seed=0)
+
+
+def test_a_group_that_counts_twice_is_one_that_stands_there_twice() -> None:
+    generator = np.random.default_rng(0)
+    kl, group = generator.uniform(size=(7, 7)).round(1), np.array(list("aabbbcc"))  # with ties
+    rows, copy = [0, 1, 0, 1, 2, 3, 4], [0, 0, 1, 1, 0, 0, 0]  # a twice, b once, c never
+    nearer = []
+    same = [(i, j) for i in range(7) for j in range(7) if i != j and (group[rows[i]], copy[i]) == (group[rows[j]], copy[j])]
+    other = [(i, j) for i in range(7) for j in range(7) if group[rows[i]] != group[rows[j]]]
+    for i, j in same:
+        nearer += [(np.sign(kl[rows[k], rows[m]] - kl[rows[i], rows[j]]) + 1) / 2 for k, m in other]
+    plain, resampled = resampled_aucs(kl, group, np.array([[1, 1, 1], [2, 1, 0]]))
+    assert plain == pytest.approx(same_group_auc(kl, group), abs=1e-12)
+    assert resampled == pytest.approx(np.mean(nearer), abs=1e-12)
+
+
+def test_the_interval_is_where_the_groups_are_told_apart_and_where_not() -> None:
+    group = np.arange(10).repeat(5)
+    apart = np.where(group[:, None] == group, 1.0, 2.0)
+    assert auc_interval(apart, group, 0) == (1.0, 1.0)
+    low, high = auc_interval(np.random.default_rng(0).uniform(size=(50, 50)), group, 0)
+    assert low < 0.5 < high
+    assert 0.02 < high - low < 0.4
+
+
+def test_the_experiment_embeds_what_it_says() -> None:
+    data = small_images()
+    model = tt.PTM(settings=SMALL, device="cpu").fit(data, 8, progress=False)
+    with pytest.raises(DataError, match="with 5 classes"):
+        distance_matrix(model, data, groups=2)
+    wide = tt.Dataset.from_arrays(data.x, np.arange(80) // 8, np.arange(80) // 40)
+    found = distance_matrix(model, wide, groups=2, tasks=3, shots=4).as_dict()
+    assert (found["tasks"], found["groups"]) == (6, 2)
+    assert np.array(found["kl"]).shape == (6, 6)
+    assert found["auc interval"][0] <= found["auc"] <= found["auc interval"][1]

@@ -1,0 +1,94 @@
+"""The whole command, from the first piece to the page."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tasktheme.reproduce.figures import FINAL, all_figures
+from tasktheme.reproduce.plan import Scale, make_plan
+
+
+def test_the_whole_paper(run, instant: Scale, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    code, said, err = run("reproduce", "--out", out, "--device", "cpu", "-q")
+    assert code == 0, err
+    assert said == ""
+    page, numbers = (out / "reproduce.html").read_text(), json.loads((out / "reproduce.json").read_text())
+    figures, plan = all_figures(instant), make_plan(instant)
+    assert page.count("data:image/png;base64,iVBOR") == len(figures)
+    assert "Not made yet" not in page
+    assert not re.findall(r"<script|https?://|style=", page)
+    for figure, shown in zip(figures, numbers["figures"], strict=True):
+        assert f'id="{figure.name}"' in page
+        assert shown["rows"]
+        assert shlex.split(shown["command"])[-2:] == ["--figure", figure.name]
+        for row in shown["rows"]:
+            assert row["paper"]
+            assert not re.search(r"nan|None", row["ours"])
+    bars = {row["measure"]: row["paper"] for row in numbers["figures"][-1]["rows"]}
+    assert bars["ABML, PTM"] == "41.59 ± 0.13 %"
+    assert bars["ProtoNet, PTM less random"] == "+1.48 points, one run"
+    assert len(bars) == 3 * (len(FINAL["maml"]) + 1)
+    assert [piece["state"] for piece in numbers["pieces"]] == ["done"] * len(plan)
+    assert all(piece["seconds"] > 0.0 for piece in numbers["pieces"])
+
+    # each piece's printed command repeats it alone
+    command = next(piece["command"] for piece in numbers["pieces"] if piece["name"] == "matrix")
+    before = (out / "matrix" / "distance-matrix.json").read_text()
+    code, _, err = run(*shlex.split(command)[1:], "--device", "cpu", "-q")
+    assert code == 0, err
+    assert (out / "matrix" / "distance-matrix.json").read_text() == before
+
+    code, said, _ = run("reproduce", "--out", out, "--device", "cpu")
+    assert code == 0
+    assert said.count("done before") == len(plan)
+
+
+def test_one_figure_then_a_failure(run, instant: Scale, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "out"
+    code, said, err = run("reproduce", "--out", out, "--figure", "simplex", "--device", "cpu")
+    assert code == 0, err
+    assert sorted(path.name for path in out.iterdir() if path.is_dir()) == ["matrix", "model-omniglot", "simplex"]
+    page = (out / "reproduce.html").read_text()
+    assert page.count("Not made yet") == len(all_figures(instant)) - 2  # the simplex and the distances it is drawn from
+    code, said, _ = run("reproduce", "--out", out, "--list")
+    assert code == 0
+    assert said.count(" done ") == 3
+
+    monkeypatch.setattr("tasktheme.experiments.accuracy_histogram.histogram_summary", lambda _: 1 / 0)
+    chosen = ["--only", "maml-mini-imagenet", "--only", "histogram", "--only", "simplex"]
+    code, said, err = run("reproduce", "--out", out, *chosen, "--device", "cpu")
+    assert code == 1
+    assert "histogram: failed: division by zero" in said
+    assert "simplex: done before" in said
+    assert err.endswith("the others are done\n")
+    assert "division by zero" in (out / "reproduce.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("--figure nine", "no figure 'nine'"),
+        ("--only nine", "no piece 'nine'"),
+        ("--only matrix --figure distances", "give one of them"),
+        ("--scale huge", "huge"),
+    ],
+)
+def test_bad_input_is_one_line_and_writes_nothing(run, tmp_path: Path, words: str, expected: str) -> None:
+    code, _, err = run("reproduce", "--out", tmp_path / "out", *words.split())
+    assert code == 2
+    assert expected in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_time_that_is_over_leaves_the_rest_for_the_same_command(run, instant: Scale, tmp_path: Path) -> None:
+    code, _, err = run("reproduce", "--out", tmp_path / "out", "--minutes", 0, "-q")
+    assert code == 130
+    assert "run the same command again" in err
+    assert (tmp_path / "out" / "reproduce.html").exists()
