@@ -6,7 +6,11 @@ import os
 from importlib.util import find_spec
 
 import pytest
+from hypothesis import settings
 from jaxtyping import install_import_hook
+
+settings.register_profile("untimed", deadline=None)  # machines are shared: no test fails for being slow
+settings.load_profile("untimed")
 
 # the folders whose functions state shapes; elsewhere wrong types are input that must get an error of our own
 _WITH_SHAPES = [
