@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
 from importlib.util import find_spec
 
 import pytest
@@ -58,3 +60,19 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Tests render and decode into a folder of their own."""
     if "TASKTHEME_CACHE" not in os.environ:
         os.environ["TASKTHEME_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Run the command line in this process, on a terminal or in a pipe: exit code, standard output, standard error."""
+    from tasktheme import cli
+
+    def call(*arguments: object, terminal: bool = False) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["tasktheme", *map(str, arguments)])
+        monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal, raising=False)
+        with pytest.raises(SystemExit) as leaving:
+            cli.main()
+        said = capsys.readouterr()
+        return int(leaving.value.code or 0), said.out, said.err
+
+    return call

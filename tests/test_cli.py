@@ -20,21 +20,6 @@ from tasktheme.task_commands import warn_of_collapse
 TINY = ["filters=[2,2,2,2]", "latent_dim=3", "themes=3", "polish_tasks=4", "polish_sweeps=2", "t_shots=3", "v_shots=3"]
 
 
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path_factory: pytest.TempPathFactory):
-    """Run the command line in this process, on a terminal or in a pipe: exit code, standard output, standard error."""
-
-    def call(*arguments: object, terminal: bool = False) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["tasktheme", *map(str, arguments)])
-        monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal, raising=False)
-        with pytest.raises(SystemExit) as leaving:
-            cli.main()
-        said = capsys.readouterr()
-        return int(leaving.value.code or 0), said.out, said.err
-
-    return call
-
-
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models") / "model"

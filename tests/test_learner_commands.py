@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,23 +8,10 @@ import pytest
 
 import tasktheme as tt
 from oracles.small import SMALL, small_images
-from tasktheme import cli
 from tasktheme.learners.testing import Accuracies
 
 TINY = ["filters=4", "modules=3", "batch_tasks=2", "inner_steps=1", "test_steps=1"]
 SETTINGS = [word for setting in TINY for word in ("--set", setting)]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    def call(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["tasktheme", *map(str, arguments)])
-        with pytest.raises(SystemExit) as leaving:
-            cli.main()
-        said = capsys.readouterr()
-        return int(leaving.value.code or 0), said.out, said.err
-
-    return call
 
 
 @pytest.fixture(scope="module")

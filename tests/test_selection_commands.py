@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import io
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -11,22 +10,8 @@ import pytest
 import tasktheme as tt
 from oracles.selection import make_gamma
 from oracles.small import SMALL, small_images
-from tasktheme import cli
 from tasktheme.selection.build import POLICIES
 from tasktheme.selection_commands import PolicyName
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    def call(*arguments: object, terminal: bool = False) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["tasktheme", *map(str, arguments)])
-        monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal, raising=False)
-        with pytest.raises(SystemExit) as leaving:
-            cli.main()
-        said = capsys.readouterr()
-        return int(leaving.value.code or 0), said.out, said.err
-
-    return call
 
 
 @pytest.fixture(scope="module")
