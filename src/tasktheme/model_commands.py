@@ -274,6 +274,8 @@ def distance_matrix(
     loaded = PTM.load(model, device=device.value)
     dataset = Source(data, data_dir, image_side(size, loaded.point_shape), held_out, allow_damaged, quiet).part(Part.test)
     found = run_matrix(loaded, dataset, groups=groups, tasks=tasks, shots=shots, seed=seed, progress=not quiet)
+    if distributed.done_here():
+        return
     warn_of_collapse(found.tasks)
     found.tasks.save(table, overwrite=True)
     save_picture(draw_matrix(found.tasks), picture)

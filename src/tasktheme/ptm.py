@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,17 +13,19 @@ import torch
 from torch import Tensor
 
 from tasktheme import distributed
-from tasktheme.data.dataset import Dataset, DataSplit
+from tasktheme.data.dataset import Dataset
 from tasktheme.data.episodes import EpisodeBatch, Episodes, EpisodeStream, whole_tasks
+from tasktheme.data.given import TaskData, as_dataset, as_tasks, count_tasks
 from tasktheme.device import find_device
 from tasktheme.errors import DataError, ModelFileError, NotFittedError, SettingsError
+from tasktheme.fitted import Fitted, expected_tensors
 from tasktheme.maths import gaussian
 from tasktheme.model.e_step import TaskPosterior, e_step
 from tasktheme.model.themes import Themes
 from tasktheme.nets.build import Networks
 from tasktheme.progress import progress_bar
 from tasktheme.settings import Settings
-from tasktheme.storage import check_tensors, fingerprint, load_model, save_model
+from tasktheme.storage import check_tensors, load_model, save_model
 from tasktheme.tasks.taskset import TaskSet
 from tasktheme.theme_summary import ThemeSummary, some_rows, summarise
 from tasktheme.training.checkpoint import resume_training, save_training
@@ -41,8 +42,6 @@ _NUMBERS_AT_ONCE = 1 << 26  # of the K x D numbers behind each data point's like
 _TASKS_IN_PART = 10_000  # of a stream
 _DECODED = 4  # times fewer data points go through the decoder together
 _SHARED = 2  # tasks that an average data point is in, for which it pays to embed each point once
-
-TaskData = Episodes | Dataset | Sequence[npt.ArrayLike]
 
 
 class PTM:
@@ -75,7 +74,7 @@ class PTM:
         self.device = find_device(device)
         self.history: list[dict[str, float]] = []
         self.trained_on: dict[str, Any] = {}
-        self._fitted: _Fitted | None = None
+        self._fitted: Fitted | None = None
 
     def __repr__(self) -> str:
         state = f"fitted on {self.trained_on['tasks']:,} tasks of {self.trained_on['data']!r}" if self._fitted else "not fitted"
@@ -105,7 +104,7 @@ class PTM:
             compiled: let torch compile the step first, which takes a minute; by default in long trainings on a GPU, where
                 it pays, if torch finds a compiler.
         """
-        dataset = _as_dataset(data)
+        dataset = as_dataset(data)
         tasks, file = check_run(tasks, checkpoint, resume=resume, every=checkpoint_every)
         settings = self.settings
         if settings.classification_weight > 0.0 and dataset.unlabelled:
@@ -132,7 +131,7 @@ class PTM:
         self.trained_on = {"data": dataset.name, "tasks": steps * settings.batch_tasks}
         if trainer.choice is not None:
             self.trained_on["choice_of_themes"] = trainer.choice.as_dict()
-        self._fitted = _Fitted(networks, trainer.themes)
+        self._fitted = Fitted(networks, trainer.themes)
         return self
 
     def embed(self, tasks: TaskData, *, progress: bool = False, points: SharedPoints | None = None) -> TaskSet:
@@ -142,8 +141,8 @@ class PTM:
         ``points`` are those of the episodes' data set where they are embedded already.
         """
         fitted = self._require_fitted()
-        source = _as_tasks(tasks)
-        gamma = np.zeros((_count(source), len(fitted.themes.alpha)))
+        source = as_tasks(tasks)
+        gamma = np.zeros((count_tasks(source), len(fitted.themes.alpha)))
         converged = np.zeros(len(gamma), dtype=np.bool_)
         for which, embedded in self._embedded(source, progress=progress, points=points):
             posterior = self._posterior(fitted, embedded)
@@ -177,8 +176,8 @@ class PTM:
 
     def mean_embedding(self, tasks: TaskData, *, progress: bool = False) -> npt.NDArray[np.float32]:
         """(T, D) the mean embedding of each task's data points: a plain vector to compare the themes with."""
-        source = _as_tasks(tasks)
-        means = np.zeros((_count(source), self.themes.mu.shape[1]), dtype=np.float32)
+        source = as_tasks(tasks)
+        means = np.zeros((count_tasks(source), self.themes.mu.shape[1]), dtype=np.float32)
         for which, embedded in self._embedded(source, progress=progress):
             weight = embedded.mask.unsqueeze(-1)
             means[which] = _numpy((embedded.m * weight).sum(dim=1) / weight.sum(dim=1))
@@ -289,7 +288,7 @@ class PTM:
             model = cls(settings=Settings().changed(about["settings"]), device=str(where))
             model.history, model.trained_on = about["history"], about["trained_on"]
             point_shape = tuple(about["point_shape"])
-            check_tensors(tensors, _expected_tensors(model.settings, point_shape))
+            check_tensors(tensors, expected_tensors(model.settings, point_shape))
             networks = Networks(model.settings, point_shape, where)
             networks.load(tensors)
             themes = Themes.from_tensors(tensors, floor=model.settings.covariance_floor, device=where)
@@ -297,7 +296,7 @@ class PTM:
                 raise RuntimeError("its themes are not finite, or their covariances not positive definite")
         except (KeyError, TypeError, RuntimeError, SettingsError) as error:
             raise ModelFileError(f"{str(path)!r} is damaged: {' '.join(str(error).split())}") from error
-        model._fitted = _Fitted(networks, themes)
+        model._fitted = Fitted(networks, themes)
         return model
 
     @property
@@ -306,7 +305,7 @@ class PTM:
         kept = self.trained_on.get("choice_of_themes")
         return None if kept is None else Choice(**kept)
 
-    def _require_fitted(self) -> _Fitted:
+    def _require_fitted(self) -> Fitted:
         if self._fitted is None:
             raise NotFittedError("this model is not fitted yet: call fit first, or load a saved model")
         return self._fitted
@@ -328,7 +327,7 @@ class PTM:
             if _SHARED * len(distinct) <= len(rows):
                 with progress_bar("embedding data points", len(distinct), show=progress) as advance:
                     embed = SharedPoints(networks.encoder, data, distinct, advance).batch
-        with progress_bar("embedding", _count(tasks), show=progress) as advance:
+        with progress_bar("embedding", count_tasks(tasks), show=progress) as advance:
             for number, (which, batch) in enumerate(_task_batches(tasks, self.device)):
                 if number % distributed.world() == distributed.rank():
                     yield which, embed(batch.to(self.device))
@@ -345,7 +344,7 @@ class PTM:
         if dataset.point_shape != networks.point_shape:
             raise DataError(f"this model embeds data points of shape {networks.point_shape}, got {dataset.point_shape}")
 
-    def _posterior(self, fitted: _Fitted, embedded: EmbeddedTasks) -> TaskPosterior:
+    def _posterior(self, fitted: Fitted, embedded: EmbeddedTasks) -> TaskPosterior:
         return e_step(
             _log_likelihood(fitted.themes, embedded),
             fitted.themes.alpha,
@@ -355,36 +354,8 @@ class PTM:
         )
 
 
-@dataclass(frozen=True)
-class _Fitted:
-    networks: Networks
-    themes: Themes
-
-    def tensors(self) -> dict[str, Tensor]:
-        return {**self.networks.state_dict(), **self.themes.tensors()}
-
-    @cached_property
-    def fingerprint(self) -> str:
-        return fingerprint(self.tensors())
-
-
 def _worth_compiling(device: torch.device, tasks: int) -> bool:
     return device.type == "cuda" and tasks >= _TASKS_WORTH_COMPILING and compiler_fault(device) is None
-
-
-def _expected_tensors(settings: Settings, point_shape: tuple[int, ...]) -> dict[str, Tensor]:
-    """Tensors without content of the shapes that a saved model has: nothing is allocated, whatever its settings claim."""
-    with torch.device("meta"):
-        networks = Networks(settings, point_shape, torch.device("meta"))
-        dimensions = settings.latent_dim if networks.decoder is not None else point_shape[0]  # no decoder: the data's own
-        mu = torch.empty(settings.themes, dimensions)
-        Sigma = torch.empty(settings.themes, dimensions, dimensions) if settings.covariance == "full" else mu
-        return {
-            **networks.state_dict(),
-            **{f"themes.{name}": mu[:, 0] for name in ("alpha", "n")},
-            "themes.mu": mu,
-            "themes.Sigma": Sigma,
-        }
 
 
 def _log_likelihood(themes: Themes, embedded: EmbeddedTasks) -> Tensor:
@@ -396,36 +367,6 @@ def _log_likelihood(themes: Themes, embedded: EmbeddedTasks) -> Tensor:
 def _numpy(tensor: Tensor) -> npt.NDArray[np.float32]:
     array: npt.NDArray[np.float32] = tensor.cpu().numpy()
     return array
-
-
-def _as_dataset(data: Dataset | Sequence[npt.ArrayLike]) -> Dataset:
-    """What :meth:`PTM.fit` was given, as a data set."""
-    if isinstance(data, Dataset):
-        return data
-    if isinstance(data, DataSplit):
-        raise DataError(f"{data.name!r} has a training and a held-out part: fit on its .train")
-    return _as_unlabelled(data)
-
-
-def _as_tasks(tasks: TaskData) -> Episodes | Dataset:
-    """What :meth:`PTM.embed` was given, as tasks."""
-    if isinstance(tasks, Episodes) or (isinstance(tasks, Dataset) and tasks.unlabelled):
-        return tasks
-    if isinstance(tasks, Dataset | DataSplit):
-        raise DataError(f"{tasks.name!r} is a labelled data set, not tasks: draw some with .episodes(...)")
-    return _as_unlabelled(tasks)
-
-
-def _as_unlabelled(tasks: Sequence[npt.ArrayLike]) -> Dataset:
-    if isinstance(tasks, np.ndarray | Tensor):
-        raise DataError("expected a list of tasks, got one array: pass [x] for a single task")
-    if not isinstance(tasks, Sequence) or isinstance(tasks, str | bytes):
-        raise DataError(f"expected a data set or a list of tasks, each an array of data points, got {type(tasks).__name__}")
-    return Dataset.from_tasks(tasks)
-
-
-def _count(tasks: Episodes | Dataset) -> int:
-    return len(tasks) if isinstance(tasks, Episodes) else len(tasks.counts)
 
 
 def _task_batches(tasks: Episodes | Dataset, device: torch.device) -> Iterator[tuple[npt.NDArray[np.int64], EpisodeBatch]]:

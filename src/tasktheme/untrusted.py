@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 _FREE = 1 << 30  # bytes that any file may unpack to
 _EXPANSION = 100  # times its own size that a larger one may
+ZIP_FAULTS = (zipfile.BadZipFile, OSError, NotImplementedError, ValueError)  # what zipfile raises on bytes that can be anything
 _LONGEST_NAME = 200  # characters of a name from a file that a message repeats
 
 

@@ -161,21 +161,6 @@ class Episodes:
     classes: Int64[Tensor, "T W"]
     class_mask: Bool[Tensor, "T W"]
 
-    @classmethod
-    def sample(
-        cls,
-        dataset: Dataset,
-        *,
-        shots: Range,
-        seed: int,
-        ways: Range | None = None,
-        tasks: TaskList | None = None,
-        n: int | None = None,
-        within_group: bool = True,
-    ) -> Episodes:
-        """The first ``n`` tasks of the seed's sequence; by default all that ``tasks`` lists, or 100 where it is left out."""
-        return EpisodeStream.open(dataset, ways=ways, shots=shots, tasks=tasks, n=n, seed=seed, within_group=within_group).all()
-
     def __len__(self) -> int:
         return len(self.classes)
 
@@ -222,7 +207,7 @@ class EpisodeStream:
         n: int | None = None,
         within_group: bool = True,
     ) -> EpisodeStream:
-        """The arguments are those of :meth:`Episodes.sample`."""
+        """The first ``n`` tasks of the seed's sequence; by default all that ``tasks`` lists, or 100 where it is left out."""
         sampler = EpisodeSampler(dataset, ways=ways, shots=shots, seed=seed, tasks=tasks, within_group=within_group)
         if n is None:
             n = _RANDOM_TASKS if sampler.listed is None else len(sampler.listed)

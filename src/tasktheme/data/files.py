@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Protocol
-from zipfile import BadZipFile, ZipFile, ZipInfo
+from zipfile import ZipFile, ZipInfo
 
 from tasktheme.data.images import SUFFIXES
 from tasktheme.errors import DataError, MissingDataError
-from tasktheme.untrusted import exists
+from tasktheme.untrusted import ZIP_FAULTS, exists
 
 _LARGEST_FILE = 1 << 28  # bytes; no image of a size that is read needs more
 _PIECE = 1 << 16  # bytes unpacked at once: an entry that holds more than it claims is then cut where its claim ends
@@ -123,7 +123,7 @@ class ZipFiles:
     def _zip(self) -> ZipFile:
         try:
             return ZipFile(self.path)
-        except (BadZipFile, OSError, NotImplementedError, ValueError) as error:
+        except ZIP_FAULTS as error:
             raise _not_a_zip(self.path) from error
 
     @cached_property

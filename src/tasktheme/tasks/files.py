@@ -15,7 +15,7 @@ import numpy as np
 
 from tasktheme.errors import DataError, ModelFileError, OutputError, TaskThemeError
 from tasktheme.files import write_file
-from tasktheme.untrusted import exists, parse_json, read_npz_arrays, refuse_bomb
+from tasktheme.untrusted import ZIP_FAULTS, exists, parse_json, read_npz_arrays, refuse_bomb
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -146,10 +146,7 @@ def _about(tasks: TaskSet, count: int, **more: Any) -> str:
 def is_task_file(path: Path) -> bool:
     """Whether a path can only mean a file of tasks, by its ending; of an .npz, which may hold data, by its arrays."""
     if path.suffix.lower() == ".npz" and exists(path) and path.is_file():
-        with (
-            suppress(zipfile.BadZipFile, ValueError, NotImplementedError),
-            zipfile.ZipFile(path) as arrays,
-        ):  # a damaged one is told where it is read
+        with suppress(*ZIP_FAULTS), zipfile.ZipFile(path) as arrays:  # a damaged one is told where it is read
             return f"{_ABOUT}.npy" in arrays.namelist()
     return path.suffix.lower() in (".parquet", ".csv")
 

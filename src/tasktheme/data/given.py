@@ -1,0 +1,46 @@
+"""What users may give as tasks: a data set, episodes, or simply a list of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from tasktheme.data.dataset import Dataset, DataSplit
+from tasktheme.data.episodes import Episodes
+from tasktheme.errors import DataError
+
+TaskData = Episodes | Dataset | Sequence[npt.ArrayLike]
+
+
+def as_dataset(data: Dataset | Sequence[npt.ArrayLike]) -> Dataset:
+    """What :meth:`PTM.fit` was given, as a data set."""
+    if isinstance(data, Dataset):
+        return data
+    if isinstance(data, DataSplit):
+        raise DataError(f"{data.name!r} has a training and a held-out part: fit on its .train")
+    return _as_unlabelled(data)
+
+
+def as_tasks(tasks: TaskData) -> Episodes | Dataset:
+    """What :meth:`PTM.embed` was given, as tasks."""
+    if isinstance(tasks, Episodes) or (isinstance(tasks, Dataset) and tasks.unlabelled):
+        return tasks
+    if isinstance(tasks, Dataset | DataSplit):
+        raise DataError(f"{tasks.name!r} is a labelled data set, not tasks: draw some with .episodes(...)")
+    return _as_unlabelled(tasks)
+
+
+def _as_unlabelled(tasks: Sequence[npt.ArrayLike]) -> Dataset:
+    if isinstance(tasks, np.ndarray | Tensor):
+        raise DataError("expected a list of tasks, got one array: pass [x] for a single task")
+    if not isinstance(tasks, Sequence) or isinstance(tasks, str | bytes):
+        raise DataError(f"expected a data set or a list of tasks, each an array of data points, got {type(tasks).__name__}")
+    return Dataset.from_tasks(tasks)
+
+
+def count_tasks(tasks: Episodes | Dataset) -> int:
+    """How many tasks there are."""
+    return len(tasks) if isinstance(tasks, Episodes) else len(tasks.counts)

@@ -1,0 +1,46 @@
+"""A fitted model: what :class:`tasktheme.PTM` keeps in a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from tasktheme.model.themes import Themes
+from tasktheme.nets.build import Networks
+from tasktheme.settings import Settings
+from tasktheme.storage import fingerprint
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """Networks and themes after training, or from a file."""
+
+    networks: Networks
+    themes: Themes
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All that a file of the model holds, by name."""
+        return {**self.networks.state_dict(), **self.themes.tensors()}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Names the model by its weights."""
+        return fingerprint(self.tensors())
+
+
+def expected_tensors(settings: Settings, point_shape: tuple[int, ...]) -> dict[str, Tensor]:
+    """Tensors without content of the shapes that a saved model has: nothing is allocated, whatever its settings claim."""
+    with torch.device("meta"):
+        networks = Networks(settings, point_shape, torch.device("meta"))
+        dimensions = settings.latent_dim if networks.decoder is not None else point_shape[0]  # no decoder: the data's own
+        mu = torch.empty(settings.themes, dimensions)
+        Sigma = torch.empty(settings.themes, dimensions, dimensions) if settings.covariance == "full" else mu
+        return {
+            **networks.state_dict(),
+            **{f"themes.{name}": mu[:, 0] for name in ("alpha", "n")},
+            "themes.mu": mu,
+            "themes.Sigma": Sigma,
+        }
