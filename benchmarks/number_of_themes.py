@@ -21,15 +21,18 @@ from tasktheme.model.e_step import e_step
 from tasktheme.model.themes import Themes
 from tasktheme.options import parse_changes
 from tasktheme.training import choice
-from tasktheme.training.embedding import EmbeddedTasks, embed_batch
-from tasktheme.training.polish import start_themes
+from tasktheme.training.embedding import TaskPoints, embed_tasks
+from tasktheme.training.polish import log_likelihoods, start_themes
 
 
-def auc(settings: tt.Settings, themes: Themes, tasks: list[EmbeddedTasks], group: np.ndarray) -> float:
+def auc(settings: tt.Settings, themes: Themes, data: TaskPoints, halves: int, group: np.ndarray) -> float:
+    """Of tasks whose data points are in as many batches as there are ``halves``, one after the other."""
+    log_likelihood = log_likelihoods(themes, data)
     gamma = []
-    for part in tasks:
-        likelihood = themes.expected_log_likelihood(part.m, part.s)
-        gamma.append(e_step(likelihood, themes.alpha, part.mask, iterations=settings.embed_iterations).gamma)
+    for parts in zip(*(data.tasks[half::halves] for half in range(halves)), strict=True):
+        likelihood = torch.cat([part.gather(log_likelihood) for part in parts], dim=1)
+        mask = torch.cat([part.mask for part in parts], dim=1)
+        gamma.append(e_step(likelihood, themes.alpha, mask, iterations=settings.embed_iterations).gamma)
     found = torch.cat(gamma).double().numpy()
     embedded = tt.TaskSet(found, np.ones(len(found), dtype=np.int64), np.ones(len(found), dtype=np.bool_))
     return retrieval(embedded.kl(embedded), group).auc
@@ -48,12 +51,8 @@ def main() -> None:
         encoder = model._require_fitted().networks.encoder
         halves = (settings.t_shots, settings.v_shots)
         fitted, held_out = choice.embedded_parts(settings, encoder, data.train, data.train.tensor, halves)
-        inner = [
-            EmbeddedTasks(*(torch.cat([getattr(half, name) for half in (part.t, part.v)], dim=1) for name in ("m", "s", "mask")))
-            for part in held_out
-        ]
         episodes = data.test.episodes(ways=5, shots=20, n=200, seed=1)
-        outer = [embed_batch(encoder, data.test.tensor, batch) for batch in episodes.batches(50)]
+        outer = embed_tasks(encoder, data.test.tensor, list(episodes.batches(50)))
         found = choice.choose_themes(settings, fitted, held_out)
         print(f"seed {seed}: {found}")
         print("| K | held-out bound | below the best | error | AUC, held-out training scripts | AUC, evaluation scripts |")
@@ -63,8 +62,10 @@ def main() -> None:
             mixture = start_themes(settings.changed({"themes": themes}), fitted, sweeps=20)
             row = curve.get(themes)
             scores = "not tried | |" if row is None else f"{row['bound']:.2f} | {row['below']:.2f} | {row['error']:.2f}"
-            group = torch.cat([part.group for part in held_out]).numpy()
-            aucs = [auc(settings, mixture, inner, group), auc(settings, mixture, outer, np.array(episodes.groups()))]
+            aucs = [
+                auc(settings, mixture, held_out.halves, 2, held_out.group.numpy()),
+                auc(settings, mixture, outer, 1, np.array(episodes.groups())),
+            ]
             print(f"| {themes} | {scores} | {aucs[0]:.3f} | {aucs[1]:.3f} |", flush=True)
 
 

@@ -22,7 +22,7 @@ from tasktheme.model.e_step import TaskPosterior, e_step, responsibilities
 from tasktheme.model.m_step import combine, isotropic, moments, online_parameters, online_statistics, update_alpha
 from tasktheme.model.themes import Covariance, Moments, Themes
 from tasktheme.settings import Settings
-from tasktheme.training.embedding import EmbeddedTasks
+from tasktheme.training.embedding import PlacedTasks, TaskPoints
 from tasktheme.training.polish import em_sweep
 
 RHOS = st.floats(0.0, 1.0)
@@ -317,10 +317,11 @@ def sweep_settings(covariance: Covariance, *, learn: bool) -> Settings:
     return Settings(covariance=covariance, covariance_floor=0.0, e_step_iterations=40, learn_concentration=learn, themes=3)
 
 
-def as_batches(problem: Problem, size: int) -> list[EmbeddedTasks]:
-    return [
-        EmbeddedTasks(*parts) for parts in zip(*(part.split(size) for part in (problem.m, problem.s, problem.mask)), strict=True)
-    ]
+def each_its_own(problem: Problem, size: int) -> TaskPoints:
+    """The tasks in batches of ``size``, no data point in two tasks."""
+    rows = torch.arange(problem.mask.numel()).view_as(problem.mask)
+    tasks = [PlacedTasks.build(*part) for part in zip(rows.split(size), problem.mask.split(size), strict=True)]
+    return TaskPoints(problem.m.flatten(0, 1), problem.s.flatten(0, 1), tasks)
 
 
 def posterior_of(problem: Problem, themes: Themes) -> TaskPosterior:
@@ -337,7 +338,7 @@ def test_no_em_sweep_lowers_the_bound(covariance: Covariance, learn: bool, seed:
     for _ in range(8):
         posterior = posterior_of(problem, themes)
         values.append(total_bound(problem, themes, posterior.log_r, posterior.gamma))
-        themes = em_sweep(settings, themes, as_batches(problem, 3))
+        themes = em_sweep(settings, themes, each_its_own(problem, 3))
         values.append(total_bound(problem, themes, posterior.log_r, posterior.gamma))
     assert np.diff(values).min() > -1e-7  # an E-step starts afresh each time, so it is exact only to its convergence
     assert bool((themes.alpha != 1.1).all()) == learn
@@ -348,7 +349,7 @@ def test_no_em_sweep_lowers_the_bound(covariance: Covariance, learn: bool, seed:
 def test_em_sweep_is_one_m_step_over_all_batches(seed: int, covariance: Covariance, size: int) -> None:
     problem = make_problem(seed, covariance, sizes=(6, 4, 5, 2))
     themes = rough_themes(problem, covariance)
-    found = em_sweep(sweep_settings(covariance, learn=True), themes, as_batches(problem, size))
+    found = em_sweep(sweep_settings(covariance, learn=True), themes, each_its_own(problem, size))
     posterior = posterior_of(problem, themes)
     expected = plain_moments(problem, posterior.log_r, covariance)
     assert_same(found.moments, Moments(expected.n / expected.n.sum(), expected.mu, expected.Sigma), rtol=1e-8)

@@ -14,6 +14,7 @@ from tasktheme.model.objective import objective
 from tasktheme.nets.build import Networks
 from tasktheme.training import choice
 from tasktheme.training.choice import Choice, choose_themes, embedded_parts, held_out_bound, held_out_groups, smallest_good
+from tasktheme.training.embedding import PlacedTasks, TaskPoints, embed_tasks
 from tasktheme.training.loop import Trainer
 
 CPU = torch.device("cpu")
@@ -106,16 +107,16 @@ def test_scored_data_points_are_never_fitted_to(kind: str) -> None:
     settings = SMALL.changed({"ways": (2, 2)})
     encoder = Networks(settings, (2,), CPU).encoder
     fitted, scored = embedded_parts(settings, encoder, data, data.tensor, (3, 3))
-    fit, t, v = (
-        {float(value) for part in parts for value in part.m[part.mask][:, 0]}
-        for parts in (fitted, [part.t for part in scored], [part.v for part in scored])
-    )
+    fit, held = ({float(value) for value in points.m[:, 0]} for points in (fitted, scored.halves))
     assert len(fit) > 100
-    assert len(t) > 10
-    assert not fit & (t | v)
-    for part in scored:
-        for first, second in zip(part.t.m, part.v.m, strict=True):
-            assert not set(first[:, 0].tolist()) & set(second[:, 0].tolist())
+    assert len(held) > 10
+    assert not fit & held
+    halves = scored.halves.tasks
+    assert sum(len(half.mask) for half in halves) == 2 * len(scored.group)
+    for t, v in zip(halves[::2], halves[1::2], strict=True):
+        assert t.mask.any(dim=1).all()
+        for first, second in zip(t.points[t.place], v.points[v.place], strict=True):
+            assert not set(first.tolist()) & set(second.tolist())
 
 
 def test_the_score_is_the_lda_part_of_the_objective() -> None:
@@ -125,8 +126,7 @@ def test_the_score_is_the_lda_part_of_the_objective() -> None:
     trainer._initialise_themes()
     t, v = trainer.sampler.draw(torch.arange(6), *trainer.halves)
     whole = objective(settings, trainer.themes, networks, data.tensor, t, v, torch.zeros(()))
-    embedded = [choice.embed_batch(networks.encoder, data.tensor, half) for half in (t, v)]
-    score = held_out_bound(settings, trainer.themes, *embedded)
+    score = held_out_bound(settings, trainer.themes, embed_tasks(networks.encoder, data.tensor, [t, v]))
     assert float(score.mean()) == pytest.approx(-float(whole.loss), rel=1e-5)
 
 
@@ -140,8 +140,9 @@ def test_the_ladder_ends_where_scores_fall(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(choice, "start_themes", lambda settings, *_, **__: settings.themes)
     monkeypatch.setattr(choice, "held_out_bound", score)
-    part = choice.HeldOutTasks(None, None, torch.arange(3))  # type: ignore[arg-type]
-    assert choose_themes(SMALL, [], [part], ladder=tuple(heights)).themes == 4
+    nothing = TaskPoints(torch.zeros(0, 1), torch.zeros(0, 1), [])
+    held_out = choice.HeldOutTasks(nothing, torch.arange(3))
+    assert choose_themes(SMALL, nothing, held_out, ladder=tuple(heights)).themes == 4
     assert tried == [2, 4, 8, 16]
 
 
@@ -149,7 +150,8 @@ def test_the_ladder_ends_where_there_are_too_few_data_points() -> None:
     settings = SMALL.changed({"covariance": "isotropic", "covariance_floor": 0.5, "ways": (2, 2)})
     data, encoder = small_vectors(), Networks(settings, (6,), CPU).encoder
     fitted, held_out = embedded_parts(settings, encoder, data, data.tensor, (3, 3))
-    few = [choice.EmbeddedTasks(part.m[:1, :3], part.s[:1, :3], part.mask[:1, :3]) for part in fitted[:1]]
+    three = torch.arange(3)[None]
+    few = TaskPoints(fitted.m[:3], fitted.s[:3], [PlacedTasks.build(three, three >= 0)])
     assert [row["themes"] for row in choose_themes(settings, few, held_out).curve] == [2]
     with pytest.raises(TrainingError, match="set themes to a number"):
         choose_themes(settings, few, held_out, ladder=[4])

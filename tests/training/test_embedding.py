@@ -10,7 +10,7 @@ from tasktheme.data.episodes import EpisodeBatch
 from tasktheme.nets.build import Networks
 from tasktheme.settings import Settings
 from tasktheme.training import embedding
-from tasktheme.training.embedding import SharedPoints, embed_batch, embed_points
+from tasktheme.training.embedding import SharedPoints, embed_batch, embed_points, embed_tasks
 
 
 def make(norm: str) -> tuple[Networks, torch.Tensor]:
@@ -80,6 +80,21 @@ def test_points_that_tasks_share_are_embedded_once() -> None:
     torch.testing.assert_close(shared.s[batch.mask], whole.s[batch.mask], rtol=1e-4, atol=1e-5)
     assert torch.equal(shared.mask, batch.mask)
     assert sum(seen) == len(rows) == 33 < batch.mask.sum()
+
+
+@pytest.mark.parametrize("norm", ["group", "batch"])
+def test_tasks_by_their_points_are_the_tasks(norm: str) -> None:
+    networks, data = make(norm)
+    batches = [batch_of([20, 30, 25], 30), batch_of([9, 4], 12)]
+    found = embed_tasks(networks.encoder, data, batches)
+    for tasks, batch in zip(found.tasks, batches, strict=True):
+        whole = embed_batch(networks.encoder, data, batch)
+        assert torch.equal(tasks.mask, batch.mask)
+        assert len(tasks.points.unique()) == len(tasks.points)
+        for table, expected in ((found.m, whole.m), (found.s, whole.s)):
+            torch.testing.assert_close(tasks.gather(table)[batch.mask], expected[batch.mask], rtol=1e-4, atol=1e-5)
+    every = torch.cat([batch.rows[batch.mask] for batch in batches])
+    assert len(found.m) == len(found.s) == (len(every.unique()) if norm == "group" else len(every))
 
 
 @pytest.mark.slow

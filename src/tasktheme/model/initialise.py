@@ -55,7 +55,7 @@ def cluster_moments(
     if found_clusters < themes:
         raise DataError(f"{themes} themes need at least as many distinct data points to start from, got {found_clusters}")
     certain = torch.nn.functional.one_hot(labels, themes).to(m.dtype)
-    found = moments(m, s, certain.log(), torch.ones_like(labels, dtype=torch.bool), covariance=covariance)
+    found = moments(m, s, certain.log(), covariance=covariance)
     share = found.n / found.n.sum()
     pooled = torch.tensordot(share, found.Sigma, dims=1)
     return Moments(share, found.mu, pooled.expand_as(found.Sigma).contiguous())

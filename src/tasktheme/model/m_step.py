@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from tasktheme import distributed
@@ -18,16 +18,18 @@ def moments(
     m: Float[Tensor, "*B N D"],
     s: Float[Tensor, "*B N D"],
     log_r: Float[Tensor, "*B N K"],
-    mask: Bool[Tensor, "*B N"],
+    mask: Bool[Tensor, "*B N"] | None = None,
     *,
     covariance: Covariance,
 ) -> Moments:
     """Mean and covariance of each theme over the N data points of each batch entry (Appendix B: mu_k and Sigma_k).
 
-    The responsibilities are normalised over data points in log space, so a theme that owns almost nothing still has
-    a finite local mean; its mass n tells how little that mean is worth.
+    The responsibilities, or their sums over the tasks that a data point is in (:func:`log_sum_over_tasks`), are normalised
+    over data points in log space, so a theme that owns almost nothing still has a finite local mean; its mass n tells how
+    little that mean is worth.
     """
-    log_r = log_r.masked_fill(~mask.unsqueeze(-1), -torch.inf)
+    if mask is not None:
+        log_r = log_r.masked_fill(~mask.unsqueeze(-1), -torch.inf)
     n = log_r.exp().sum(dim=-2)
     weight = torch.softmax(log_r, dim=-2)  # (..., N, K), sums to one over the data points
     mu = weight.mT @ m
@@ -37,6 +39,22 @@ def moments(
         return Moments(n, mu, centred.mT @ centred + torch.diag_embed(spread))
     found = Moments(n, mu, centred.square().sum(dim=-2) + spread)
     return isotropic(found) if covariance == "isotropic" else found
+
+
+def log_sum_over_tasks(
+    log_r: Float[Tensor, "T N K"], place: Int64[Tensor, "T N"], mask: Bool[Tensor, "T N"], *, points: int
+) -> Float[Tensor, "U K"]:
+    """ln of the sum of r over the tasks that each of U = ``points`` data points is in, at its ``place`` in each of them.
+
+    The M-step is linear in r: with these sums it needs a shared data point once. They are taken as parts of each theme's mass,
+    so that a theme that owns almost nothing does not vanish.
+    """
+    log_r = log_r.masked_fill(~mask.unsqueeze(-1), -torch.inf).flatten(0, 1)
+    mass = torch.logsumexp(log_r, dim=0)
+    part = (log_r - mass).exp()
+    # in the order of the tasks on a CPU; in any order, and so to rounding only, on a GPU
+    total = part.new_zeros((points, part.shape[-1])).index_add_(0, place.flatten(), part)
+    return total.log() + mass
 
 
 def combine(first: Moments, second: Moments, *, first_weight: Tensor | float, second_weight: Tensor | float) -> Moments:

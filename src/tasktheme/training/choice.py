@@ -22,8 +22,8 @@ from tasktheme.model.themes import Themes
 from tasktheme.nets.build import Encoder
 from tasktheme.progress import Advance
 from tasktheme.settings import Settings
-from tasktheme.training.embedding import EmbeddedTasks, embed_batch
-from tasktheme.training.polish import start_themes
+from tasktheme.training.embedding import TaskPoints, embed_tasks
+from tasktheme.training.polish import log_likelihoods, start_themes
 
 LADDER = (2, 4, 8, 16, 32, 64, 128)
 _HELD_OUT = 4  # one group, or class, of so many is held out
@@ -84,16 +84,18 @@ def held_out_groups(settings: Settings, dataset: Dataset) -> tuple[Dataset, Bool
 
 @dataclasses.dataclass(frozen=True)
 class HeldOutTasks:
-    """Embedded tasks that no theme is fitted to, in two halves, and the group that each comes from."""
+    """Embedded tasks that no theme is fitted to: the t half of a batch, its v half, those of the next; each task's group.
 
-    t: EmbeddedTasks
-    v: EmbeddedTasks
+    The groups are those of all processes' tasks.
+    """
+
+    halves: TaskPoints
     group: Int64[Tensor, " T"]
 
 
 def embedded_parts(
     settings: Settings, encoder: Encoder, dataset: Dataset, data: Tensor, halves: tuple[int, int]
-) -> tuple[list[EmbeddedTasks], list[HeldOutTasks]]:
+) -> tuple[TaskPoints, HeldOutTasks]:
     """Tasks of the training data for fitting themes, and tasks of other groups for scoring them."""
     divided, held = held_out_groups(settings, dataset)
     sampler = EpisodeSampler(
@@ -107,29 +109,29 @@ def embedded_parts(
     )
     number = min(_TASKS, len(dataset.counts)) if dataset.unlabelled else _TASKS
     group_of_class = torch.from_numpy(divided.class_group).to(data.device)
-    fitted, scored = [], []
+    fitted: list[EpisodeBatch] = []
+    scored: list[EpisodeBatch] = []
+    units: list[Tensor] = []
     for task in torch.arange(number, device=data.device).split(_TASKS_AT_ONCE):
         group = group_of_class[sampler.classes(task)[0][:, 0]]
         out = held.to(data.device)[group]
         if not bool(out.all()):
-            drawn = sampler.draw(task[~out])[0]
-            fitted.append(embed_batch(encoder, data, drawn[distributed.share(len(drawn.rows))]))
+            fitted += sampler.draw(task[~out])
         t, v = sampler.draw(task, *halves)
         out &= t.mask.any(dim=1) & v.mask.any(dim=1)  # an unlabelled task of one data point has one half only
         if bool(out.any()):
-            t, v = (EpisodeBatch(half.rows[out], half.labels[out], half.mask[out]) for half in (t, v))
+            scored += [EpisodeBatch(half.rows[out], half.labels[out], half.mask[out]) for half in (t, v)]
             # groups are alike inside, so they are the units of the error; unlabelled tasks are units themselves
-            unit = task if dataset.unlabelled else group
-            scored.append(HeldOutTasks(embed_batch(encoder, data, t), embed_batch(encoder, data, v), unit[out]))
+            units.append((task if dataset.unlabelled else group)[out])
     if not scored:
         raise DataError("choosing the number of themes needs held-out tasks of two data points: set themes to a number")
-    return fitted, scored
+    return embed_tasks(encoder, data, fitted), HeldOutTasks(embed_tasks(encoder, data, scored), torch.cat(units))
 
 
 def choose_themes(
     settings: Settings,
-    fitted: Sequence[EmbeddedTasks],
-    held_out: Sequence[HeldOutTasks],
+    fitted: TaskPoints,
+    held_out: HeldOutTasks,
     *,
     ladder: Sequence[int] = LADDER,
     advance: Advance | None = None,
@@ -139,14 +141,14 @@ def choose_themes(
     Chosen is the smallest K whose score is within one standard error of the best (Breiman et al., 1984), the error being that
     of the difference over held-out groups.
     """
-    group = torch.cat([part.group for part in held_out]).cpu().numpy()
+    group = held_out.group.cpu().numpy()
     scores: dict[int, npt.NDArray[np.float64]] = {}
     for themes in ladder:
         try:
             found = start_themes(settings.changed({"themes": themes}), fitted, sweeps=_SWEEPS)
         except DataError:  # fewer data points than themes
             break
-        score = torch.cat([held_out_bound(settings, found, part.t, part.v) for part in held_out]).double().cpu().numpy()
+        score = held_out_bound(settings, found, held_out.halves).double().cpu().numpy()
         if not np.isfinite(score).all():  # more themes than the data can tell apart
             break
         scores[themes] = np.array([score[group == each].mean() for each in np.unique(group)])
@@ -175,9 +177,16 @@ def smallest_good(scores: dict[int, npt.NDArray[np.float64]]) -> Choice:
     return Choice(int(chosen["themes"]), curve)
 
 
-def held_out_bound(settings: Settings, themes: Themes, t: EmbeddedTasks, v: EmbeddedTasks) -> Float[Tensor, " T"]:
-    """The LDA part of each task's bound per data point of the v half, with q(z, pi) from the t half, as in training."""
-    likelihood_t, likelihood_v = (themes.expected_log_likelihood(half.m, half.s) for half in (t, v))
-    gamma = e_step(likelihood_t, themes.alpha, t.mask, iterations=settings.e_step_iterations).gamma
-    bound = lda_bound(likelihood_v, responsibilities(likelihood_v, gamma), gamma, themes.alpha, v.mask).total()
-    return bound / v.mask.sum(dim=-1).clamp_min(1)
+def held_out_bound(settings: Settings, themes: Themes, halves: TaskPoints) -> Float[Tensor, " T"]:
+    """The LDA part of each task's bound per data point of the v half, with q(z, pi) from the t half, as in training.
+
+    ``halves`` are the process's share, as in :class:`HeldOutTasks`; returned are all tasks.
+    """
+    log_likelihood = log_likelihoods(themes, halves)
+    bounds = []
+    for t, v in zip(halves.tasks[::2], halves.tasks[1::2], strict=True):
+        likelihood_t, likelihood_v = (half.gather(log_likelihood) for half in (t, v))
+        gamma = e_step(likelihood_t, themes.alpha, t.mask, iterations=settings.e_step_iterations).gamma
+        bound = lda_bound(likelihood_v, responsibilities(likelihood_v, gamma), gamma, themes.alpha, v.mask).total()
+        bounds.append(distributed.gathered(bound / v.mask.sum(dim=-1).clamp_min(1)))
+    return torch.cat(bounds)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -28,6 +28,41 @@ class EmbeddedTasks:
     m: Float[Tensor, "T N D"]
     s: Float[Tensor, "T N D"]
     mask: Bool[Tensor, "T N"]
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedTasks:
+    """A padded batch of tasks whose data points are rows of a table.
+
+    points: the rows that are in any of the tasks, each once; place: where among them each of the tasks' data points is.
+    """
+
+    points: Int64[Tensor, " U"]
+    place: Int64[Tensor, "T N"]
+    mask: Bool[Tensor, "T N"]
+
+    @classmethod
+    def build(cls, rows: Int64[Tensor, "T N"], mask: Bool[Tensor, "T N"]) -> PlacedTasks:
+        """From the row of each data point; what padding holds does not matter."""
+        place = torch.zeros_like(rows)
+        points, place[mask] = rows[mask].unique(return_inverse=True)
+        return cls(points, place, mask)
+
+    def gather(self, table: Float[Tensor, "P K"]) -> Float[Tensor, "T N K"]:
+        """The table's row of each data point, and any for padding."""
+        return table[self.points[self.place]]
+
+
+@dataclass(frozen=True, eq=False)
+class TaskPoints:
+    """q(u) = N(m, diag(s^2)) of data points, each once, however many tasks it is in; and batches of tasks of them.
+
+    Where an embedding depends on its task, each place in a task is a data point of its own.
+    """
+
+    m: Float[Tensor, "P D"]
+    s: Float[Tensor, "P D"]
+    tasks: Sequence[PlacedTasks]
 
 
 @torch.no_grad()
@@ -61,7 +96,7 @@ def embed_batch(encoder: Encoder, data: Tensor, batch: EpisodeBatch) -> Embedded
 class SharedPoints:
     """Data points that are in several tasks, embedded once by an encoder that embeds them one by one."""
 
-    def __init__(self, encoder: Encoder, data: Tensor, rows: Int64[Tensor, " M"], advance: Advance) -> None:
+    def __init__(self, encoder: Encoder, data: Tensor, rows: Int64[Tensor, " M"], advance: Advance | None = None) -> None:
         size = _points_at_once(data)
         own = distributed.share(-(-len(rows) // size))  # whole pieces: the same bits however many processes there are
         found = embed_points(encoder, data, rows[own.start * size : own.stop * size], advance)
@@ -71,8 +106,31 @@ class SharedPoints:
 
     def batch(self, batch: EpisodeBatch) -> EmbeddedTasks:
         """m and s of a padded batch of tasks, all of whose data points are among the rows."""
-        place = self._place[batch.rows]
-        return EmbeddedTasks(self._m[place], self._s[place], batch.mask)
+        return EmbeddedTasks(*self.of(batch.rows), batch.mask)
+
+    def of(self, rows: Int64[Tensor, "*N"]) -> tuple[Float[Tensor, "*N D"], Float[Tensor, "*N D"]]:
+        """m and s of some of the rows."""
+        place = self._place[rows]
+        return self._m[place], self._s[place]
+
+
+def embed_tasks(encoder: Encoder, data: Tensor, batches: Sequence[EpisodeBatch]) -> TaskPoints:
+    """The process's share of each batch of tasks, so that those of all processes one after the other are in order."""
+    own = [batch[distributed.share(len(batch.rows))] for batch in batches]
+    if encoder.independent:
+        everywhere, here = (torch.cat([batch.rows[batch.mask] for batch in some]).unique() for some in (batches, own))
+        m, s = SharedPoints(encoder, data, everywhere).of(here)
+        rows = [torch.searchsorted(here, batch.rows) for batch in own]
+    else:
+        parts = [_without_padding(embed_batch(encoder, data, batch)) for batch in own]
+        m, s = (torch.cat(part) for part in zip(*parts, strict=True))
+        number = torch.cat([batch.mask.flatten() for batch in own]).cumsum(dim=0) - 1
+        rows = [part.view_as(batch.rows) for part, batch in zip(number.split([b.mask.numel() for b in own]), own, strict=True)]
+    return TaskPoints(m, s, [PlacedTasks.build(row, batch.mask) for row, batch in zip(rows, own, strict=True)])
+
+
+def _without_padding(batch: EmbeddedTasks) -> tuple[Float[Tensor, "P D"], Float[Tensor, "P D"]]:
+    return batch.m[batch.mask], batch.s[batch.mask]
 
 
 def _embed_whole_tasks(encoder: Encoder, data: Tensor, batch: EpisodeBatch) -> EmbeddedTasks:

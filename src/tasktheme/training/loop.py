@@ -28,7 +28,7 @@ from tasktheme.progress import Advance, progress_bar
 from tasktheme.settings import Settings
 from tasktheme.training.choice import LADDER, Choice, choose_themes, embedded_parts, held_out_groups
 from tasktheme.training.compiler import compile_step, silent_compiler
-from tasktheme.training.embedding import EmbeddedTasks, embed_batch, embed_points
+from tasktheme.training.embedding import TaskPoints, embed_batch, embed_tasks
 from tasktheme.training.graph import Beside, CapturedStep
 from tasktheme.training.health import warn_of_dropped, warn_of_embedding, warn_of_themes
 from tasktheme.training.interrupt import stop_requests
@@ -247,7 +247,7 @@ class Trainer:
         embedded = self._embedded_tasks(max(1, _INITIAL_POINTS // (settings.ways[1] * (settings.t_shots + settings.v_shots))))
         self._start_themes(embedded)
 
-    def _start_themes(self, embedded: list[EmbeddedTasks]) -> None:
+    def _start_themes(self, embedded: TaskPoints) -> None:
         self.themes = start_themes(self.settings, embedded, sweeps=_INITIAL_SWEEPS)
         if not bool(self.themes.valid):
             raise TrainingError("the themes' first covariances are not positive definite; raise covariance_floor")
@@ -257,23 +257,16 @@ class Trainer:
         found = Moments(*(part.to(self.device) for part in (found.n, found.mu, found.Sigma)))
         return Themes.build(torch.full_like(found.n, settings.concentration), found, floor=settings.covariance_floor)
 
-    def _embedded_tasks(self, count: int) -> list[EmbeddedTasks]:
+    def _embedded_tasks(self, count: int) -> TaskPoints:
         """The first ``count`` training tasks, both halves together, through the encoder as it is now.
 
-        Of unlabelled tasks, where there are no more than ``count``, all with all their data points: exact EM. Each process has
-        its share of each batch, so that one after the other they are in order.
+        Of unlabelled tasks, where there are no more than ``count``, all with all their data points: exact EM.
         """
         if self.dataset.unlabelled and len(self.dataset.counts) <= count:
             batches = [batch.to(self.device) for _, batch in whole_tasks(self.dataset, points=_POINTS_AT_ONCE)]
         else:
             batches = [self.sampler.draw(task)[0] for task in torch.arange(count, device=self.device).split(100)]
-        few = len(self.data) <= sum(batch.rows.numel() for batch in batches)
-        batches = [batch[distributed.share(len(batch.rows))] for batch in batches]
-        if self.networks.encoder.independent and few:  # each data point once, however many tasks it is in
-            own = self.data[distributed.share(len(self.data))]
-            m, s = map(distributed.gathered, embed_points(self.networks.encoder, own))
-            return [EmbeddedTasks(m[batch.rows], s[batch.rows], batch.mask) for batch in batches]
-        return [embed_batch(self.networks.encoder, self.data, batch) for batch in batches]
+        return embed_tasks(self.networks.encoder, self.data, batches)
 
     def _finish(self, stopping: Callable[[], bool], checkpoint: Callable[[], None] | None, *, progress: bool) -> None:
         """What follows the last step, with the encoder frozen: the number of themes, full EM, themes that nothing needs."""
@@ -293,7 +286,7 @@ class Trainer:
             some, _ = self.sampler.draw(torch.arange(_CHECKED_TASKS, device=self.device), *self.halves)
             warn_of_embedding([embed_batch(self.networks.encoder, self.data, some)])
 
-    def _choose_themes(self, embedded: list[EmbeddedTasks], stopping: Callable[[], bool], *, progress: bool) -> None:
+    def _choose_themes(self, embedded: TaskPoints, stopping: Callable[[], bool], *, progress: bool) -> None:
         """Choose K, and begin with as many themes anew."""
         parts = embedded_parts(self.settings, self.networks.encoder, self.dataset, self.data, self.halves)
         with progress_bar("number of themes", len(LADDER), show=progress) as advance:
@@ -309,7 +302,7 @@ class Trainer:
 
     def _polish(
         self,
-        embedded: list[EmbeddedTasks],
+        embedded: TaskPoints,
         stopping: Callable[[], bool],
         checkpoint: Callable[[], None] | None,
         *,

@@ -2,41 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import partial, reduce
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from tasktheme import distributed
 from tasktheme.model.e_step import e_step
 from tasktheme.model.initialise import cluster_moments
-from tasktheme.model.m_step import combine, isotropic, moments, pooled, update_alpha
+from tasktheme.model.m_step import combine, isotropic, log_sum_over_tasks, moments, pooled, update_alpha
 from tasktheme.model.themes import Moments, Themes
 from tasktheme.settings import Settings
-from tasktheme.training.embedding import EmbeddedTasks
+from tasktheme.training.embedding import TaskPoints
 
 _STARTING_POINTS = 20_000  # embeddings whose clusters the themes start from
+_NUMBERS_AT_ONCE = {"cpu": 1 << 22, "cuda": 1 << 26}  # of the K x D numbers behind each data point's likelihoods and moments
 
 
-def em_sweep(settings: Settings, themes: Themes, batches: Sequence[EmbeddedTasks]) -> Themes:
+def em_sweep(settings: Settings, themes: Themes, data: TaskPoints) -> Themes:
     """One E-step over all tasks and one full M-step: mu, Sigma and, where it is learned, alpha.
 
-    ``batches`` are the process's share of the tasks; the M-step is over those of all.
+    ``data`` are the process's share of the tasks; the M-step is over those of all. Likelihoods and moments are of each data
+    point once, however many tasks it is in.
     """
-    found: Moments | None = None
+    log_likelihood = log_likelihoods(themes, data)
+    # of each data point, summed over its tasks; finite, or a piece of points that a theme has no part in would give no mean
+    log_r = torch.full_like(log_likelihood, torch.finfo(log_likelihood.dtype).min)
     gammas = []
-    for batch in batches:
-        posterior = e_step(
-            themes.expected_log_likelihood(batch.m, batch.s),
-            themes.alpha,
-            batch.mask,
-            iterations=settings.e_step_iterations,
-        )
+    for tasks in data.tasks:
+        posterior = e_step(tasks.gather(log_likelihood), themes.alpha, tasks.mask, iterations=settings.e_step_iterations)
         gammas.append(posterior.gamma)
-        flat = (part.flatten(0, 1) for part in (batch.m, batch.s, posterior.log_r, batch.mask))
-        local = moments(*flat, covariance=settings.covariance)
-        found = local if found is None else combine(found, local, first_weight=1.0, second_weight=1.0)
-    assert found is not None, "at least one batch"
-    found = pooled(found)
+        added = log_sum_over_tasks(posterior.log_r, tasks.place, tasks.mask, points=len(tasks.points))
+        log_r[tasks.points] = torch.logaddexp(log_r[tasks.points], added)
+    parts = (moments(*piece, covariance=settings.covariance) for piece in _pieces(themes, data.m, data.s, log_r))
+    found = pooled(reduce(partial(combine, first_weight=1.0, second_weight=1.0), parts))
     total = Moments(found.n / found.n.sum(), found.mu, found.Sigma)
     if settings.covariance == "isotropic":
         total = isotropic(total)
@@ -46,20 +47,43 @@ def em_sweep(settings: Settings, themes: Themes, batches: Sequence[EmbeddedTasks
     return Themes.build(alpha, total, floor=settings.covariance_floor)
 
 
-def polish(settings: Settings, themes: Themes, batches: Sequence[EmbeddedTasks], sweeps: int) -> Iterator[Themes]:
+def log_likelihoods(themes: Themes, data: TaskPoints) -> Float[Tensor, "P K"]:
+    """E[ln N(u; mu_k, Sigma_k)] of each data point once."""
+    return torch.cat([themes.expected_log_likelihood(m, s) for m, s in _pieces(themes, data.m, data.s)])
+
+
+def _pieces(themes: Themes, *tables: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """The same rows of each table, as many at a time as fit in memory with K x D numbers for each."""
+    numbers = _NUMBERS_AT_ONCE.get(themes.mu.device.type, _NUMBERS_AT_ONCE["cpu"])
+    return zip(*(table.split(max(1, numbers // themes.mu.numel())) for table in tables), strict=True)
+
+
+def polish(settings: Settings, themes: Themes, data: TaskPoints, sweeps: int) -> Iterator[Themes]:
     """Yield the themes after each of ``sweeps`` full EM sweeps."""
     for _ in range(sweeps):
-        themes = em_sweep(settings, themes, batches)
+        themes = em_sweep(settings, themes, data)
         yield themes
 
 
-def start_themes(settings: Settings, batches: Sequence[EmbeddedTasks], *, sweeps: int) -> Themes:
+def start_themes(settings: Settings, data: TaskPoints, *, sweeps: int) -> Themes:
     """Themes from clusters of embeddings, then ``sweeps`` full EM sweeps, from clusters to a mixture."""
-    m, s = (torch.cat([distributed.gathered(getattr(batch, name)[batch.mask]) for batch in batches]) for name in ("m", "s"))
-    some = slice(None, None, -(-len(m) // _STARTING_POINTS))
-    found = cluster_moments(m[some], s[some], themes=settings.themes, covariance=settings.covariance, seed=settings.seed)
+    m, s = _some_embeddings(data)
+    found = cluster_moments(m, s, themes=settings.themes, covariance=settings.covariance, seed=settings.seed)
     distributed.from_leader(vars(found).values())  # processors of unlike kinds may round otherwise
     themes = Themes.build(torch.full_like(found.n, settings.concentration), found, floor=settings.covariance_floor)
-    for swept in polish(settings, themes, batches, sweeps):
+    for swept in polish(settings, themes, data, sweeps):
         themes = swept
     return themes
+
+
+def _some_embeddings(data: TaskPoints) -> tuple[Float[Tensor, "N D"], Float[Tensor, "N D"]]:
+    """m and s of data points in the tasks of all processes, every so many-th; one in several tasks may come as often."""
+    [count] = distributed.summed([torch.stack([tasks.mask.sum() for tasks in data.tasks]).sum()], weight=1)
+    every, seen, parts = -(-int(count) // _STARTING_POINTS), 0, []
+    for tasks in data.tasks:
+        rows = tasks.points[tasks.place[tasks.mask]]
+        m, s = (distributed.gathered(table[rows]) for table in (data.m, data.s))
+        parts.append((m[-seen % every :: every], s[-seen % every :: every]))
+        seen += len(m)
+    m, s = (torch.cat(part) for part in zip(*parts, strict=True))
+    return m, s
