@@ -31,7 +31,7 @@ from tasktheme import cli, distributed, ptm
 from tasktheme.experiments import distance_accuracy
 from tasktheme.experiments.tested import run_test
 from tasktheme.learners import testing
-from tasktheme.training import embedding, loop
+from tasktheme.training import choice, embedding, loop
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -103,6 +103,7 @@ def fits() -> dict[str, tt.PTM]:
         "labelled": (SMALL.changed({"classification_weight": 1.0, "learn_concentration": True, **_FIVE}), small_images()),
         "unlabelled": (SMALL.changed({"encoder": "vector", "covariance": "diagonal", **_FIVE}), unlabelled_tasks()),
         "isotropic": (SMALL.changed({"covariance": "isotropic", "polish_tasks": 3, **_FIVE}), small_vectors()),
+        "auto": (SMALL.changed({"themes": "auto", "ways": (2, 2), "covariance": "diagonal", **_FIVE}), small_vectors()),
         "paper": (tt.Settings.preset("paper").changed({**small, **_FIVE, "rate_offset": 1.0}), small_images()),
     }
     return {
@@ -150,6 +151,7 @@ def small_batches() -> None:
     testing._NUMBERS_AT_ONCE["cpu"] = 100_000
     distance_accuracy._TASKS_AT_ONCE = 5
     loop._INITIAL_POINTS = 400
+    choice._TASKS, choice._TASKS_AT_ONCE = 30, 7
 
 
 def work(out: Path) -> None:

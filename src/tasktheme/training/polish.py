@@ -18,7 +18,7 @@ from tasktheme.settings import Settings
 from tasktheme.training.embedding import TaskPoints
 
 _STARTING_POINTS = 20_000  # embeddings whose clusters the themes start from
-_NUMBERS_AT_ONCE = {"cpu": 1 << 22, "cuda": 1 << 26}  # of the K x D numbers behind each data point's likelihoods and moments
+_NUMBERS_AT_ONCE = {"cpu": 1 << 21, "cuda": 1 << 26}  # of the K x D numbers behind each data point's likelihoods and moments
 
 
 def em_sweep(settings: Settings, themes: Themes, data: TaskPoints) -> Themes:
