@@ -164,7 +164,7 @@ def themes(
 
     check_picture(out, overwrite=overwrite)
     loaded = PTM.load(model, device=DeviceName.cpu.value)
-    source = Source(data, data_dir, loaded.point_shape[-1], held_out, allow_damaged, quiet=True)
+    source = Source(data, data_dir, None, held_out, allow_damaged, quiet=True, model=loaded)
     save_picture(plots.theme_gallery(loaded, source.part(part), columns=columns), out)
 
 
