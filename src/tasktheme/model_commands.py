@@ -168,7 +168,7 @@ def evaluate(
     if picture is not None:
         from tasktheme.report.evaluation_plots import evaluation_figure
 
-        save_picture(evaluation_figure(result), picture)
+        save_picture(evaluation_figure(result), picture, quiet=quiet)
     if not quiet:
         print_table(evaluation_table(result))
 
@@ -302,7 +302,7 @@ def distance_matrix(
         return
     warn_of_collapse(found.tasks)
     found.tasks.save(table, overwrite=True)
-    save_picture(draw_matrix(found.tasks), picture)
+    save_picture(draw_matrix(found.tasks), picture, quiet=True)
     write_file(numbers, (json.dumps(found.as_dict(), indent=1) + "\n").encode())
     if not quiet:
         low, high = found.auc_interval

@@ -188,7 +188,7 @@ def check_picture(out: Path, *, overwrite: bool) -> None:
     refuse_existing(out, overwrite=overwrite)
 
 
-def save_picture(figure: Figure, out: Path) -> None:
+def save_picture(figure: Figure, out: Path, *, quiet: bool = False) -> None:
     """Write a picture by its ending, the same bytes each time."""
     import matplotlib as mpl
 
@@ -200,4 +200,5 @@ def save_picture(figure: Figure, out: Path) -> None:
     with mpl.rc_context({"svg.hashsalt": "tasktheme", "pdf.fonttype": 42}):  # the same bytes each time; text stays text
         figure.savefig(buffer, format=kind, dpi=_DPI, facecolor="white", metadata=undated)
     write_file(out, buffer.getvalue())
-    typer.echo(f"wrote {out}")
+    if not quiet:
+        typer.echo(f"wrote {out}")
