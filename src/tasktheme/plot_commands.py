@@ -184,7 +184,7 @@ def training(model: Model, out: Out, overwrite: Overwrite = False) -> None:
 def check_picture(out: Path, *, overwrite: bool) -> None:
     """OutputError unless a picture can be written there."""
     if out.suffix.lower() not in _ENDINGS:
-        raise OutputError(f"{str(out)!r}: pictures are written as {', '.join(_ENDINGS)}")
+        raise OutputError(f"{str(out)!r}: pictures are written as .png, .pdf or .svg")
     refuse_existing(out, overwrite=overwrite)
 
 
