@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+REPRODUCED ?= reproduced
 
 .PHONY: demo test bench reproduce format clean
 
@@ -19,7 +20,7 @@ bench: $(VENV)/installed
 	$(BIN)/tasktheme bench --overwrite --out bench.json
 
 reproduce: $(VENV)/installed
-	$(BIN)/tasktheme reproduce --scale tiny --out reproduced
+	$(BIN)/tasktheme reproduce --scale tiny --out $(REPRODUCED)
 
 format: $(VENV)/installed
 	$(BIN)/ruff check --fix .

@@ -46,6 +46,7 @@ def test_meta_train_and_meta_test(run, data: Path, tmp_path: Path) -> None:
     found = Accuracies.load(table)
     assert len(found) == 4  # all choices of 3 of the 4 held-out classes
     assert f"accuracy {100 * found.mean:.2f} %" in out
+    assert "wrote" not in out
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 

@@ -15,7 +15,7 @@ from tasktheme import __version__, distributed
 from tasktheme.errors import DataError, Interrupted, LostProcess, OutputError, SettingsError, TaskThemeError, TrainingError
 from tasktheme.learner_commands import ExperimentName, experiment, meta_test, meta_train
 from tasktheme.lifelong_commands import lifelong
-from tasktheme.model_commands import distance_matrix, embed, evaluate, explore
+from tasktheme.model_commands import distance_matrix, embed, evaluate, explore, models
 from tasktheme.options import (
     INTERRUPTED,
     AllowDamaged,
@@ -178,7 +178,7 @@ def fit(
         typer.echo(f"next:  tasktheme evaluate {out} {data}   or   tasktheme embed {out} {data} --out tasks.parquet")
 
 
-for _command in (embed, distances, nearest, novelty, summary, select, evaluate, explore):
+for _command in (embed, distances, nearest, novelty, summary, select, evaluate, explore, models):
     app.command()(_command)
 app.command("meta-train")(meta_train)
 app.command("meta-test")(meta_test)

@@ -34,11 +34,10 @@ from tasktheme.options import (
     refuse_existing,
     save_result,
 )
+from tasktheme.plot_commands import check_picture, save_picture
 from tasktheme.training.resumable import CHECKPOINT_SECONDS
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from tasktheme.learners.meta import MetaLearner
     from tasktheme.ptm import PTM
 
@@ -139,7 +138,7 @@ def meta_test(
     data: Data,
     tasks: Annotated[str, typer.Option(help="How many random tasks, or 'all' choices of classes.", metavar="all|N")] = "600",
     out: Annotated[Path | None, typer.Option(help="Parquet file for the accuracy on each task.")] = None,
-    picture: Annotated[Path | None, typer.Option(help="Histogram of the accuracies, .png or .pdf.")] = None,
+    picture: Annotated[Path | None, typer.Option(help="Histogram of the accuracies: .png, .pdf or .svg.")] = None,
     part: PartOf = Part.test,
     seed: Seed = 1,
     device: Device = DeviceName.auto,
@@ -157,10 +156,10 @@ def meta_test(
     from tasktheme.learners.meta import MetaLearner
     from tasktheme.report.learner_plots import accuracy_histogram
 
-    for path in (out, picture):
-        if path is not None:
-            refuse_existing(path, overwrite=overwrite)
-    _check_picture(picture)
+    if out is not None:
+        refuse_existing(out, overwrite=overwrite)
+    if picture is not None:
+        check_picture(picture, overwrite=overwrite)
     loaded = MetaLearner.load(run, device=device.value)
     dataset = Source(data, data_dir, size, held_out, allow_damaged, quiet).part(part)
     found = loaded.test(dataset, _count(tasks), seed=seed, progress=not quiet)
@@ -169,7 +168,7 @@ def meta_test(
     if out is not None:
         found.save(out, overwrite=overwrite)
     if picture is not None:
-        _save_picture(accuracy_histogram(found), picture)
+        save_picture(accuracy_histogram(found), picture, quiet=quiet)
     typer.echo(f"accuracy {found!r}")
 
 
@@ -239,7 +238,7 @@ def experiment(
     if distributed.done_here():
         return
     write_file(numbers, (json.dumps(result, indent=1) + "\n").encode())
-    _save_picture(figure, picture)
+    save_picture(figure, picture, quiet=True)
     if not quiet:
         typer.echo(f"accuracy {tested.accuracies!r}")
         if themes is not None:
@@ -291,18 +290,3 @@ def _count(tasks: str) -> int | str:
         return int(tasks)
     except ValueError:
         raise SettingsError(f"--tasks takes a number or 'all', got {tasks!r}") from None
-
-
-def _check_picture(path: Path | None) -> None:
-    if path is not None and path.suffix not in (".png", ".pdf", ".svg"):
-        raise OutputError(f"{str(path)!r}: a picture is written as .png, .pdf or .svg")
-
-
-def _save_picture(figure: Figure, path: Path) -> None:
-    from io import BytesIO
-
-    from tasktheme.files import write_file
-
-    content = BytesIO()
-    figure.savefig(content, format=path.suffix[1:], dpi=200)
-    write_file(path, content.getvalue())

@@ -1,4 +1,4 @@
-"""The commands that show a trained model tasks: embed, evaluate, explore, experiment distance-matrix."""
+"""The commands that show a trained model tasks: embed, evaluate, explore, experiment distance-matrix; and models."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from tasktheme.options import (
     DeviceName,
     EachFolderATask,
     HeldOut,
+    Invert,
     Model,
     ModelsSize,
     Number,
@@ -34,7 +35,6 @@ from tasktheme.options import (
     TasksFile,
     Ways,
     counted,
-    image_side,
     print_table,
     refuse_existing,
 )
@@ -62,6 +62,7 @@ def embed(
     unlabelled: EachFolderATask = None,
     data_dir: DataDir = None,
     size: ModelsSize = None,
+    invert: Invert = None,
     held_out: HeldOut = None,
     allow_damaged: AllowDamaged = False,
     device: Device = DeviceName.auto,
@@ -71,10 +72,11 @@ def embed(
     """Write what tasks become: a Dirichlet distribution over themes each. In a pipe, a CSV line for each task.
 
     Of a folder, each sub-folder is one task; of a data set, tasks are drawn from the classes of a part: any number of them,
-    if they go to a .parquet file.
+    if they go to a .parquet file. Image files become like those that the model knows: its size, grey or in colour, and
+    inverted where they are negatives of them.
 
     Examples: `tasktheme embed my-model my_folder/ --out tasks.parquet`,
-    `tasktheme embed glyphs-model glyphs --out tasks.parquet -n 100`,
+    `tasktheme embed omniglot-default glyphs --out tasks.parquet -n 100`,
     `tasktheme embed my-model mini-imagenet --all-combinations --ways 5 --shots 16 --out tasks.parquet`,
     `tasktheme embed my-model my_folder/ | tasktheme summary -`
     """
@@ -87,7 +89,7 @@ def embed(
         check_ending(out)
         refuse_existing(out, overwrite=overwrite)
     loaded = PTM.load(model, device=device.value)
-    source = Source(data, data_dir, image_side(size, loaded.point_shape), held_out, allow_damaged, quiet)
+    source = Source(data, data_dir, size, held_out, allow_damaged, quiet, loaded, invert)
     wanted = source.stream(unlabelled, part, ways, shots, number, seed, tasks_file, all_combinations)
     if isinstance(wanted, EpisodeStream) and len(wanted) > _MANY and out is not None and out.suffix.lower() == ".parquet":
         parts = loaded.embed_stream(wanted, progress=not quiet)
@@ -129,6 +131,7 @@ def evaluate(
     seed: Seed = 1,
     data_dir: DataDir = None,
     size: ModelsSize = None,
+    invert: Invert = None,
     held_out: HeldOut = None,
     allow_damaged: AllowDamaged = False,
     device: Device = DeviceName.auto,
@@ -156,7 +159,7 @@ def evaluate(
     if picture is not None:
         check_picture(picture, overwrite=overwrite)
     loaded = PTM.load(model, device=device.value)
-    source = Source(data, data_dir, image_side(size, loaded.point_shape), held_out, allow_damaged, quiet)
+    source = Source(data, data_dir, size, held_out, allow_damaged, quiet, loaded, invert)
     drawn = {"ways": ways, "shots": shots, "n": number, "seed": seed, "tasks": tasks_file}
     train = source.part(Part.train) if rivals else None
     result = run_evaluation(loaded, source.part(part), **drawn, rivals=rivals, train=train, progress=not quiet)
@@ -165,7 +168,7 @@ def evaluate(
     if picture is not None:
         from tasktheme.report.evaluation_plots import evaluation_figure
 
-        save_picture(evaluation_figure(result), picture)
+        save_picture(evaluation_figure(result), picture, quiet=quiet)
     if not quiet:
         print_table(evaluation_table(result))
 
@@ -195,6 +198,7 @@ def explore(
     unlabelled: EachFolderATask = None,
     data_dir: DataDir = None,
     size: ModelsSize = None,
+    invert: Invert = None,
     held_out: HeldOut = None,
     allow_damaged: AllowDamaged = False,
     device: Device = DeviceName.auto,
@@ -221,7 +225,7 @@ def explore(
     loaded = PTM.load(model, device=device.value)
 
     def draw(n: int | None) -> Episodes | Dataset:
-        source = Source(data or tasks, data_dir, image_side(size, loaded.point_shape), held_out, allow_damaged, quiet)
+        source = Source(data or tasks, data_dir, size, held_out, allow_damaged, quiet, loaded, invert)
         return source.draw(unlabelled, part, ways, shots, n, seed, tasks_file, all_combinations)
 
     origin: Episodes | Dataset | None
@@ -240,9 +244,28 @@ def explore(
         typer.echo(f"open   {out.resolve().as_uri()}")
 
 
+def models(
+    name: Annotated[str | None, typer.Argument(help="Show all about this one.", metavar="NAME", show_default=False)] = None,
+) -> None:
+    """The trained models that come with tasktheme: wherever MODEL is asked for, their names will do.
+
+    Examples: `tasktheme models`, `tasktheme models omniglot-default`
+    """
+    from tasktheme.bundled import bundled_models, model_card, model_measures
+    from tasktheme.ptm import PTM
+    from tasktheme.report.tables import model_table
+
+    if name is not None:
+        typer.echo(model_card(name), nl=False)
+        return
+    known = {found: PTM.load(found, device=DeviceName.cpu.value) for found in bundled_models()}
+    print_table(model_table(known, {found: model_measures(found) for found in known}))
+    typer.echo("all about one:  tasktheme models NAME")
+
+
 def distance_matrix(
     data: Data,
-    model: Annotated[Path, typer.Option(help="A folder that fit wrote.", show_default=False)],
+    model: Annotated[Path, typer.Option(help="A folder that fit wrote, or a model by name.", show_default=False)],
     out: Annotated[Path, typer.Option(help="Folder for numbers (.json), tasks (.parquet) and picture (.png).")] = Path(
         "experiments"
     ),
@@ -253,6 +276,7 @@ def distance_matrix(
     device: Device = DeviceName.auto,
     data_dir: DataDir = None,
     size: ModelsSize = None,
+    invert: Invert = None,
     held_out: HeldOut = None,
     allow_damaged: AllowDamaged = False,
     overwrite: Overwrite = False,
@@ -272,13 +296,13 @@ def distance_matrix(
     for path in (numbers, table, picture):
         refuse_existing(path, overwrite=overwrite)
     loaded = PTM.load(model, device=device.value)
-    dataset = Source(data, data_dir, image_side(size, loaded.point_shape), held_out, allow_damaged, quiet).part(Part.test)
+    dataset = Source(data, data_dir, size, held_out, allow_damaged, quiet, loaded, invert).part(Part.test)
     found = run_matrix(loaded, dataset, groups=groups, tasks=tasks, shots=shots, seed=seed, progress=not quiet)
     if distributed.done_here():
         return
     warn_of_collapse(found.tasks)
     found.tasks.save(table, overwrite=True)
-    save_picture(draw_matrix(found.tasks), picture)
+    save_picture(draw_matrix(found.tasks), picture, quiet=True)
     write_file(numbers, (json.dumps(found.as_dict(), indent=1) + "\n").encode())
     if not quiet:
         low, high = found.auc_interval

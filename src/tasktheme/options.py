@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 
 _LONGEST_LINE = 1_000  # characters of an error: a name in it may have thousands
+_SIDE = 64  # pixels of an image where neither an option nor a model says how many
 INTERRUPTED = 130  # exit status of a program that SIGINT ended, as shells count
 
 
@@ -94,7 +96,20 @@ EachFolderATask = Annotated[
     ),
 ]
 ModelsSize = Annotated[int | None, typer.Option(help="Side in pixels that images are resized to.", show_default="the model's")]
-Model = Annotated[Path, typer.Argument(help="A saved model folder.", metavar="MODEL", show_default=False)]
+Invert = Annotated[
+    bool | None,
+    typer.Option(
+        "--invert/--no-invert",
+        help="Exchange black and white.",
+        show_default="where a folder's images are mostly white and the model's mostly black, or the other way round",
+    ),
+]
+Model = Annotated[
+    Path,
+    typer.Argument(
+        help="A saved model folder, or the name of a model that `tasktheme models` lists.", metavar="MODEL", show_default=False
+    ),
+]
 Device = Annotated[DeviceName, typer.Option(help="Where to compute; auto takes a GPU if there is one.")]
 Seed = Annotated[int, typer.Option(help="Seed of everything random.", min=0)]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars, no tables.")]
@@ -122,14 +137,20 @@ PartOf = Annotated[Part, typer.Option(help="Which part of the data set.")]
 
 @dataclass(frozen=True)
 class Source:
-    """The data that a command was pointed at."""
+    """The data that a command was pointed at.
+
+    With a ``model`` image files become like those that it knows: of its size unless there is one, grey or in colour, and
+    inverted where they are negatives, unless ``invert`` says whether.
+    """
 
     data: str
     data_dir: Path | None
-    size: int
+    size: int | None
     held_out: list[str] | None
     allow_damaged: bool
     quiet: bool
+    model: PTM | None = None
+    invert: bool | None = None
 
     @property
     def is_folder(self) -> bool:
@@ -144,14 +165,11 @@ class Source:
         from tasktheme.data.loading import load_dataset
 
         with distributed.leader_first():
-            return load_dataset(
-                self.data,
-                data_dir=self.data_dir,
-                size=self.size,
-                split=self._split(),
-                allow_damaged=self.allow_damaged,
-                progress=not self.quiet,
-            )
+            split = load_dataset(self.data, data_dir=self.data_dir, split=self._split(), **self._form())
+        if not self._inverts(split.train):
+            return split
+        parts = {name: getattr(split, name) for name in ("train", "test", "val")}
+        return replace(split, **{name: part.inverted() for name, part in parts.items() if part is not None})
 
     def part(self, part: Part) -> Dataset:
         """A part of a labelled data set."""
@@ -200,18 +218,32 @@ class Source:
         from tasktheme.data.loading import load_tasks
 
         with distributed.leader_first():
-            return load_tasks(self.data, size=self.size, allow_damaged=self.allow_damaged, progress=not self.quiet)
+            tasks = load_tasks(self.data, **self._form())
+        return tasks.inverted() if self._inverts(tasks) else tasks
+
+    def _form(self) -> dict[str, Any]:
+        """What images become."""
+        known = self.model.point_shape if self.model is not None else ()
+        channels, side = (known[0], known[-1]) if len(known) == 3 else (None, _SIDE)
+        size = side if self.size is None else self.size
+        return {"size": size, "channels": channels, "allow_damaged": self.allow_damaged, "progress": not self.quiet}
+
+    def _inverts(self, images: Dataset) -> bool:
+        """Whether black and white are to be exchanged; where nobody has said so, a line tells it."""
+        if self.invert is not None or self.model is None or not self.is_folder:
+            return bool(self.invert)
+        from tasktheme.negatives import are_negatives
+
+        if found := are_negatives(images, self.model):
+            line = "the images are negatives of those that the model knows and were inverted; --no-invert leaves them as they are"
+            warnings.warn(line, stacklevel=2)
+        return found
 
     def _split(self) -> float | list[str] | None:
         if self.held_out is not None and len(self.held_out) == 1:
             with suppress(ValueError):
                 return float(self.held_out[0])
         return self.held_out
-
-
-def image_side(size: int | None, point_shape: tuple[int, ...]) -> int:
-    """The side that images are resized to: what was asked for, or that of the model's own."""
-    return size if size is not None else point_shape[-1] if len(point_shape) == 3 else 64
 
 
 def find_checkpoint(out: Path, *, resume: bool, overwrite: bool) -> Path:

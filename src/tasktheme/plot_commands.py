@@ -164,7 +164,7 @@ def themes(
 
     check_picture(out, overwrite=overwrite)
     loaded = PTM.load(model, device=DeviceName.cpu.value)
-    source = Source(data, data_dir, loaded.point_shape[-1], held_out, allow_damaged, quiet=True)
+    source = Source(data, data_dir, None, held_out, allow_damaged, quiet=True, model=loaded)
     save_picture(plots.theme_gallery(loaded, source.part(part), columns=columns), out)
 
 
@@ -184,11 +184,11 @@ def training(model: Model, out: Out, overwrite: Overwrite = False) -> None:
 def check_picture(out: Path, *, overwrite: bool) -> None:
     """OutputError unless a picture can be written there."""
     if out.suffix.lower() not in _ENDINGS:
-        raise OutputError(f"{str(out)!r}: pictures are written as {', '.join(_ENDINGS)}")
+        raise OutputError(f"{str(out)!r}: pictures are written as .png, .pdf or .svg")
     refuse_existing(out, overwrite=overwrite)
 
 
-def save_picture(figure: Figure, out: Path) -> None:
+def save_picture(figure: Figure, out: Path, *, quiet: bool = False) -> None:
     """Write a picture by its ending, the same bytes each time."""
     import matplotlib as mpl
 
@@ -200,4 +200,5 @@ def save_picture(figure: Figure, out: Path) -> None:
     with mpl.rc_context({"svg.hashsalt": "tasktheme", "pdf.fonttype": 42}):  # the same bytes each time; text stays text
         figure.savefig(buffer, format=kind, dpi=_DPI, facecolor="white", metadata=undated)
     write_file(out, buffer.getvalue())
-    typer.echo(f"wrote {out}")
+    if not quiet:
+        typer.echo(f"wrote {out}")

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from tasktheme import distributed
+from tasktheme.bundled import find_model
 from tasktheme.data.dataset import Dataset
 from tasktheme.data.episodes import EpisodeBatch, Episodes, EpisodeStream, whole_tasks
 from tasktheme.data.given import TaskData, as_dataset, as_tasks, count_tasks
@@ -281,9 +282,12 @@ class PTM:
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto") -> PTM:
-        """Read a model folder; a damaged, foreign or newer one is an error that says which."""
+        """Read a model folder, or a model that comes with tasktheme by its name, such as "omniglot-default".
+
+        A folder goes before a name; a damaged, foreign or newer one is an error that says which.
+        """
         where = find_device(device)
-        tensors, about = load_model(Path(path))
+        tensors, about = load_model(find_model(path))
         try:
             model = cls(settings=Settings().changed(about["settings"]), device=str(where))
             model.history, model.trained_on = about["history"], about["trained_on"]
@@ -342,7 +346,11 @@ class PTM:
 
     def _check_points(self, dataset: Dataset, networks: Networks) -> None:
         if dataset.point_shape != networks.point_shape:
-            raise DataError(f"this model embeds data points of shape {networks.point_shape}, got {dataset.point_shape}")
+            hint = ""
+            if len(dataset.point_shape) == len(networks.point_shape) == 3:
+                channels, side, _ = networks.point_shape
+                hint = f"; image files are brought to it where they are loaded: size={side}, channels={channels}"
+            raise DataError(f"this model embeds data points of shape {networks.point_shape}, got {dataset.point_shape}{hint}")
 
     def _posterior(self, fitted: Fitted, embedded: EmbeddedTasks) -> TaskPosterior:
         return e_step(

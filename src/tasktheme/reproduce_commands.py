@@ -56,7 +56,7 @@ def reproduce(
     from tasktheme.reproduce.figures import all_figures
     from tasktheme.reproduce.page import write_page
     from tasktheme.reproduce.plan import SCALES, make_plan
-    from tasktheme.reproduce.run import run_pieces
+    from tasktheme.reproduce.run import read_record, run_pieces
 
     plan = make_plan(SCALES[scale.value])
     figures = {found.name: found.pieces for found in all_figures(SCALES[scale.value])}
@@ -74,12 +74,15 @@ def reproduce(
         given = [] if words[0] == "plot" else [*where, *(["--quiet"] if quiet else [])]
         try:
             with redirect_stdout(io.StringIO()):  # its tables; progress bars and warnings go to standard error
-                app([*words, *given], standalone_mode=False)
+                status = app([*words, *given], standalone_mode=False)  # typer returns the status of an interrupt
         except SystemExit as end:
-            if end.code == INTERRUPTED:
-                raise Interrupted from None
-            if end.code:
-                raise TaskThemeError(f"it ended with status {end.code}") from None
+            status = end.code
+        except typer.Abort:
+            status = INTERRUPTED
+        if status == INTERRUPTED:
+            raise Interrupted
+        if status:
+            raise TaskThemeError(f"it ended with status {status}")
 
     left = ""
     try:
@@ -88,6 +91,8 @@ def reproduce(
         whole, left = False, str(stop)
     page = write_page(out, scale.value, where)
     if not quiet:
+        seconds = sum(read_record(piece, out).seconds for piece in chosen)
+        typer.echo(f"took   {seconds:.0f} s in all")
         typer.echo(f"open   {page.resolve().as_uri()}")
     if left:
         leave(f"{left}; run the same command again to go on", INTERRUPTED)

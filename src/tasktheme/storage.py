@@ -77,6 +77,11 @@ def _waits(path: Path) -> bool:
         return False
 
 
+def is_there(path: Path) -> bool:
+    """Whether there is something at a path, or an old model that waits for its name."""
+    return exists(path) or _waits(path)
+
+
 def _put_back(path: Path) -> None:
     """Give an old model its name back, if nothing has taken it."""
     if not exists(path) and _waits(path):

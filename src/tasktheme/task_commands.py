@@ -20,7 +20,6 @@ from tasktheme.options import (
     PartOf,
     Source,
     counted,
-    image_side,
     print_table,
     refuse_existing,
 )
@@ -173,7 +172,7 @@ def summary(
     tasks: Annotated[
         Path,
         typer.Argument(
-            help="Tasks that embed wrote, - for a pipe, or a MODEL folder.", metavar="TASKS|MODEL", show_default=False
+            help="Tasks that embed wrote, - for a pipe, or a MODEL, by folder or name.", metavar="TASKS|MODEL", show_default=False
         ),
     ],
     data: Annotated[str | None, typer.Argument(help="Of a model: the data that its themes are told by.", metavar="DATA")] = None,
@@ -193,10 +192,11 @@ def summary(
     """
     import numpy as np
 
+    from tasktheme.bundled import bundled_models
     from tasktheme.report.tables import summary_table
 
     check_out(out, overwrite=overwrite)
-    if exists(tasks) and tasks.is_dir():
+    if tasks.is_dir() if exists(tasks) else str(tasks) in bundled_models():
         _summarise_model(tasks, data, part, data_dir, out)
         return
     if data is not None:
@@ -218,8 +218,8 @@ def _summarise_model(model: Path, data: str | None, part: Part, data_dir: Path |
     if data is None:
         raise DataError(f"{str(model)!r} is a model: name the data that its themes are told by, such as glyphs")
     loaded = PTM.load(model, device=DeviceName.cpu.value)
-    side = image_side(None, loaded.point_shape)
-    found = loaded.summary(Source(data, data_dir, side, None, allow_damaged=False, quiet=True).part(part))
+    source = Source(data, data_dir, None, None, allow_damaged=False, quiet=True, model=loaded)
+    found = loaded.summary(source.part(part))
     rows: dict[str, Any] = {name: [getattr(theme, name) for theme in found] for name in ("theme", "share", "decoded")}
     for name in ("classes", "groups"):
         rows[name] = ["; ".join(f"{source} {mass:.3f}" for source, mass in getattr(theme, name)) for theme in found]
@@ -241,7 +241,7 @@ def warn_of_collapse(tasks: TaskSet) -> None:
     if len(tasks) > 1 and mixture.shape[1] > 1 and (mixture.max(axis=0) - mixture.min(axis=0)).max() < _ALIKE:
         typer.echo(
             f"tasktheme: all {len(tasks):,} tasks are alike to this model, so their distances mean nothing; "
-            "it was probably trained on too few tasks",
+            "it was probably trained on too few tasks, or on data of another kind",
             err=True,
         )
 

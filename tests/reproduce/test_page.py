@@ -70,6 +70,28 @@ def test_one_figure_then_a_failure(run, instant: Scale, tmp_path: Path, monkeypa
     assert "division by zero" in (out / "reproduce.html").read_text()
 
 
+def test_a_figure_without_its_picture_is_an_error(run, instant: Scale, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert run("reproduce", "--out", out, "--figure", "simplex", "--device", "cpu", "-q")[0] == 0
+    (out / "matrix" / "distance-matrix.png").unlink()
+    code, _, err = run("reproduce", "--out", out, "--figure", "simplex", "--device", "cpu", "-q")
+    assert code != 0
+    assert "distance-matrix.png" in err
+
+
+def test_an_interrupt_of_a_short_piece_is_no_failure(
+    run, instant: Scale, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tasktheme.experiments.distance_matrix.distance_matrix", interrupted)
+    code, said, err = run("reproduce", "--out", tmp_path / "out", "--figure", "simplex", "--device", "cpu")
+    assert code == 130
+    assert "failed" not in said
+    assert err.endswith("matrix was interrupted and keeps its state; run the same command again to go on\n")
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

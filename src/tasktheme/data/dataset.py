@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -125,6 +125,12 @@ class Dataset:
             # A cached data set is mapped read-only. Copying it would cost its size in memory, and nothing here writes to it.
             warnings.filterwarnings("ignore", message="The given NumPy array is not writable", category=UserWarning)
             return torch.from_numpy(np.asarray(np.require(self.x, requirements="C")))
+
+    def inverted(self) -> Dataset:
+        """The same images with black and white exchanged: ink on paper for a model of light strokes on a dark ground."""
+        if self.x.dtype != np.uint8:
+            raise DataError(f"{self.name!r} holds features of shape {self.point_shape}: only images can be inverted")
+        return replace(self, x=255 - self.x)
 
     def select_groups(self, groups: Sequence[str], *, name: str | None = None) -> Dataset:
         """The part of this data set whose classes belong to ``groups``, in this data set's order."""

@@ -68,8 +68,8 @@ def _draw(axes: Axes, x: Floats, accuracy: Floats, found: Correlation) -> None:
     low, high = (number(100 * end, ".2g") for end in found.slope_interval)
     rho = ", ".join(number(end, ".2f") for end in found.spearman_interval)
     axes.set_title(
-        f"{found.tasks:,} tasks: slope {number(100 * found.slope, '.2g')} ({low}, {high}) points\n"
-        f"Spearman {number(found.spearman, '.2f')} ({rho})",
+        f"{found.tasks:,} tasks: Spearman {number(found.spearman, '.2f')} ({rho})\n"
+        f"slope {number(100 * found.slope, '.2g')} ({low}, {high}) points",
         loc="left",
         fontsize=SMALL,
         color=FAINT,

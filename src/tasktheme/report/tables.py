@@ -11,6 +11,7 @@ from rich.console import Group
 from rich.table import Table
 
 from tasktheme.evaluation import RIVALS, Evaluation, Retrieval
+from tasktheme.ptm import PTM
 from tasktheme.selection.select import Selection
 from tasktheme.tasks.distances import Floats
 from tasktheme.tasks.novelty import Novelty
@@ -49,6 +50,18 @@ def task_table(tasks: TaskSet, *, most: int) -> Table:
         table.add_row(names[i], f"{entropy[i]:.2f}", themes, near)
     if len(tasks) > most:
         table.caption = f"{most} of {len(tasks):,} tasks"
+    return table
+
+
+def model_table(models: Mapping[str, PTM], measures: Mapping[str, Mapping[str, Any]]) -> Table:
+    """Trained models: what they know, and how well their distances find tasks of the same group."""
+    table = _table("model", "images", "themes", "trained on", "AUC", right=("themes", "AUC"))
+    table.caption = "AUC: tasks of the same group by KL, groups never seen"
+    for name, model in models.items():
+        channels, height, width = model.point_shape
+        trained = f"{model.trained_on['tasks']:,} tasks of {model.trained_on['data']}"
+        images = f"{width}x{height} {'grey' if channels == 1 else 'colour'}"
+        table.add_row(name, images, str(model.settings.themes), trained, f"{measures[name]['auc']:.3f}")
     return table
 
 

@@ -90,24 +90,24 @@ SCALES = {
         omniglot="omniglot",
         mini_imagenet="mini-imagenet",
         size=32,
-        model={
-            "omniglot": "--tasks 4000 --set covariance=diagonal --set t_shots=5 --set v_shots=5 --set batch_tasks=10",
-            "mini-imagenet": "--tasks 3000 --set covariance=diagonal --set t_shots=5 --set v_shots=5 --set batch_tasks=10",
-        },
+        model=dict.fromkeys(
+            ("omniglot", "mini-imagenet"),
+            "--tasks 6000 --set covariance=diagonal --set t_shots=5 --set v_shots=5 --set batch_tasks=5 --set network_start=data",
+        ),
         maml={
-            "omniglot": "--tasks 1600 --queries 5 --set filters=16 --set batch_tasks=8 --set inner_rate=0.4 "
+            "omniglot": "--tasks 6000 --queries 5 --set filters=16 --set batch_tasks=4 --set inner_rate=0.4 "
             "--set inner_steps=1 --set test_steps=3",
-            "mini-imagenet": "--tasks 1600 --queries 5 --set filters=16 --set batch_tasks=8 --set inner_steps=3 "
+            "mini-imagenet": "--tasks 4000 --queries 5 --set filters=16 --set batch_tasks=4 --set inner_steps=3 "
             "--set test_steps=5 --set inner_rate=0.05 --set validation_tasks=100",
         },
         tested={"omniglot": "400", "mini-imagenet": "400"},
         known=1000,
-        lifelong="--seeds 2 --steps 40 --tasks 100 --set pool=10 --set evaluate_every=5 --set test_tasks=10 --set queries=5 "
+        lifelong="--seeds 2 --steps 60 --tasks 100 --set pool=10 --set evaluate_every=10 --set test_tasks=20 --set queries=5 "
         "--set filters=16",
         learners={
             "maml": "--set inner_steps=3 --set test_steps=5 --set inner_rate=0.05",
             "protonet": "",
-            "abml": "--set inner_steps=3 --set test_steps=5 --set inner_rate=0.05",
+            "abml": "--set inner_steps=2 --set test_steps=3 --set inner_rate=0.05 --set test_samples=3",
         },
     ),
     "paper": Scale(
