@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
@@ -97,15 +98,22 @@ def _last(x: Tensor) -> Tensor:
     return x.permute(0, 2, 3, 1)
 
 
-# One library convolution for each task. On a CPU the fastest by far: each is large enough to keep a core busy.
+# One library convolution for each task. On a CPU the fastest by far: each is large enough to keep a core busy. As operators,
+# so that a compiler sees one node for all tasks.
+@torch.library.custom_op("tasktheme::loop_convolve", mutates_args=())
 def _loop_convolve(x: Tensor, weight: Tensor) -> Tensor:
     pairs = zip(x, weight, strict=True)
-    return torch.stack([_last(F.conv2d(_first(images), own, padding=1)) for images, own in pairs])
+    return torch.stack([_last(F.conv2d(_first(images), own, padding=1)) for images, own in pairs]).contiguous()
 
 
+@torch.library.custom_op("tasktheme::loop_correlate", mutates_args=())
 def _loop_correlate(x: Tensor, y: Tensor) -> Tensor:
     pairs = zip(x, y, strict=True)
-    return torch.stack([_weight_gradient(_first(images), _first(maps), groups=1) for images, maps in pairs])
+    return torch.stack([_weight_gradient(_first(images), _first(maps), groups=1) for images, maps in pairs]).contiguous()
+
+
+_loop_convolve.register_fake(lambda x, weight: x.new_empty((*x.shape[:4], weight.shape[1])))
+_loop_correlate.register_fake(lambda x, y: x.new_empty((len(x), y.shape[-1], x.shape[-1], 3, 3)))
 
 
 def _weight_gradient(x: Tensor, y: Tensor, *, groups: int) -> Tensor:
@@ -170,9 +178,14 @@ IMPLEMENTATIONS = {
 }
 
 
+@cache
+def _has_triton() -> bool:
+    return find_spec("triton") is not None
+
+
 def _choose(name: str, x: Tensor) -> Implementation:
     if name == "auto":
-        name = "patches" if x.is_cuda else "loop"
-    if name == "triton" and not (x.is_cuda and find_spec("triton")):
+        name = ("triton" if x.dtype == torch.bfloat16 and _has_triton() else "patches") if x.is_cuda else "loop"
+    if name == "triton" and not (x.is_cuda and _has_triton()):
         raise SettingsError("convolution = 'triton' needs a GPU and triton; use 'auto'")
     return IMPLEMENTATIONS[name]
