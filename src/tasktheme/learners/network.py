@@ -71,14 +71,15 @@ class Network:
         """The flattened last map of each image; batch norm sees the images of one task together, and no others."""
         h = x.movedim(2, -1).contiguous()
         for i in range(self.modules):
-            h = self._module(h, *(weights[f"{part}_{i}"] for part in ("convolution", "scale", "shift")))
+            parts = (weights[f"{part}_{i}"] for part in ("convolution", "scale", "shift"))
+            h = self._module(h, *parts, last=i == self.modules - 1)
         return h.flatten(2)
 
     def logits(self, weights: Weights, x: Float[Tensor, "T N channels height width"]) -> Float[Tensor, "T N C"]:
         """What the head makes of the features."""
         return self.features(weights, x) @ weights["head"].mT + weights["bias"].unsqueeze(-2)
 
-    def _module(self, h: Tensor, convolution: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    def _module(self, h: Tensor, convolution: Tensor, scale: Tensor, shift: Tensor, *, last: bool) -> Tensor:
         """Equal to max_pool(relu(batch_norm(conv(h)))), with the norm applied after the pooling, to a quarter of the map.
 
         Pooling commutes with a growing function. The norm's is growing where its scale is positive; where it is not, the
@@ -91,4 +92,5 @@ class Network:
         y = shared_conv2d(h, signed) if signed.ndim == 4 else per_task_conv2d(h, signed, implementation=self.convolution)
         mean, variance, pooled = pool(y)
         factor = (scale * sign)[..., None, None, None, :] * (variance + _EPS).rsqrt()
-        return F.relu(torch.addcmul(shift[..., None, None, None, :] - mean * factor, pooled.to(factor.dtype), factor))
+        normed = torch.addcmul(shift[..., None, None, None, :] - mean * factor, pooled.to(factor.dtype), factor)
+        return F.relu(normed if last or self.dtype is None else normed.to(self.dtype))  # rounded before: a smaller map is kept
