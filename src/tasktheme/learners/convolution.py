@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
@@ -178,14 +177,9 @@ IMPLEMENTATIONS = {
 }
 
 
-@cache
-def _has_triton() -> bool:
-    return find_spec("triton") is not None
-
-
 def _choose(name: str, x: Tensor) -> Implementation:
     if name == "auto":
-        name = ("triton" if x.dtype == torch.bfloat16 and _has_triton() else "patches") if x.is_cuda else "loop"
-    if name == "triton" and not (x.is_cuda and _has_triton()):
+        name = "patches" if x.is_cuda else "loop"
+    if name == "triton" and not (x.is_cuda and find_spec("triton")):
         raise SettingsError("convolution = 'triton' needs a GPU and triton; use 'auto'")
     return IMPLEMENTATIONS[name]
