@@ -1,6 +1,7 @@
 """How fast MAML trains and tests: ours, by each way of computing per-task convolutions, beside a plain loop and torch.func.
 
     python benchmarks/learners.py --device cuda --tasks 16,32,64 --impl patches,triton,grouped --precision tf32,bfloat16
+    python benchmarks/learners.py --device cuda --no-rivals --impl triton --precision bfloat16 --seconds 2 --compiled both
 
 The work is that of mini-ImageNet, 5 ways, 1 shot, 15 queries, 64x64 colour images, 5 inner steps, second order; a training
 step includes drawing the tasks and the optimiser. Images are noise: speed does not depend on what they show.
@@ -27,6 +28,7 @@ from tasktheme.learners.base import Noise, precision
 from tasktheme.learners.maml import MAML, MAMLSettings
 from tasktheme.learners.tasks import PointSource
 from tasktheme.learners.training import MetaTrainer
+from tasktheme.learners.whole_step import WholeStep, adapted_accuracy
 from tasktheme.storage import versions
 
 
@@ -151,6 +153,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0, help="for each measurement")
     parser.add_argument("--cpu-time", action="store_true", help="count this process's own time: for a CPU that others use too")
     parser.add_argument("--no-rivals", action="store_true", help="leave the plain loop and torch.func out")
+    parser.add_argument("--compiled", default="no", choices=["no", "both", "only"], help="rows whose steps torch has compiled")
     parser.add_argument("--profile", action="store_true", help="show where the time of each of our training steps goes")
     parser.add_argument("--out", type=Path, help="write the rows as JSON too")
     choice = parser.parse_args()
@@ -170,9 +173,9 @@ def main() -> None:
         rows.append({"by": by, "mini-batch": tasks, "training": training, "testing": testing})
         print(f"{by:28}{tasks:11}{training:12,.2f}{testing:12,.2f}", flush=True)
 
-    def ours(tasks: int, **changes: Any) -> tuple[MetaTrainer, Any, Any]:
+    def ours(tasks: int, compiled: bool = False, **changes: Any) -> tuple[MetaTrainer, Any, Any]:
         settings = MAMLSettings(filters=choice.filters, batch_tasks=tasks, test_steps=5).changed(changes)
-        trainer = MetaTrainer(MAML(settings, data.point_shape), data, 10**9, device)
+        trainer = MetaTrainer(MAML(settings, data.point_shape), data, 10**9, device, compiled=compiled)
         numbers = torch.arange(test_tasks, device=device)
         points = PointSource(data, device)
         drawn = trainer.sampler.draw(numbers, settings.shots, settings.queries)
@@ -186,20 +189,35 @@ def main() -> None:
                 rate(lambda work=work: work(*few), sizes[0], device, choice.seconds, clock) for work in (rival.train, rival.test)
             ]
             show(by, sizes[0], *speeds)
-    for impl, kind, size in product(impls, choice.precision.split(","), sizes):
+    ways_to_run = {"no": [False], "both": [False, True], "only": [True]}[choice.compiled]
+    for impl, kind, size, compiled in product(impls, choice.precision.split(","), sizes, ways_to_run):
         try:
-            trainer, support, query = ours(size, convolution=impl, precision=kind)
-            learner = trainer.learner
+            trainer, support, query = ours(size, compiled, convolution=impl, precision=kind)
+            learner, numbers = trainer.learner, torch.arange(test_tasks, device=device)
+            whole = WholeStep(learner, adapted_accuracy)
 
-            def test(learner: Any = learner, support: Any = support, query: Any = query) -> None:
-                noise = Noise(0, torch.arange(test_tasks, device=device))
-                with torch.no_grad():
-                    learner.predict(learner.adapt(support, noise), query.x, noise).argmax(dim=-1)
+            def test(
+                learner: Any = learner, whole: Any = whole, compiled: bool = compiled, support: Any = support, query: Any = query,
+                numbers: Tensor = numbers,
+            ) -> None:  # fmt: skip
+                if compiled:
+                    whole(support, query, 0, numbers)
+                else:
+                    adapted_accuracy(learner, support, query, Noise(0, numbers))
 
             with precision(trainer.settings):
+                began = time.perf_counter()
+                trainer.train_step()
+                wait(device)
+                middle = time.perf_counter()
+                test()
+                wait(device)
+                first = f"first calls {middle - began:.0f} and {time.perf_counter() - middle:.0f} s"
                 training = rate(trainer.train_step, size, device, choice.seconds, clock)
                 testing = rate(test, test_tasks, device, choice.seconds, clock)
-            show(f"{impl}, {kind}", size, training, testing)
+            show(f"{impl}, {kind}{', compiled' if compiled else ''}", size, training, testing)
+            if compiled:
+                print(f"    {first}", flush=True)
             if choice.profile:
                 with precision(trainer.settings):
                     profile(trainer.train_step, device)

@@ -79,7 +79,7 @@ def meta_train(
     device: Device = DeviceName.auto,
     resume: Resume = False,
     checkpoint_every: CheckpointEvery = CHECKPOINT_SECONDS,
-    compiled: Annotated[bool, typer.Option("--compile", help="Compile the step first (protonet on a GPU).")] = False,
+    compiled: Annotated[bool, typer.Option("--compile", help="Compile the step first (for long trainings on a GPU).")] = False,
     data_dir: DataDir = None,
     size: Size = 64,
     held_out: HeldOut = None,
@@ -142,6 +142,7 @@ def meta_test(
     part: PartOf = Part.test,
     seed: Seed = 1,
     device: Device = DeviceName.auto,
+    compiled: Annotated[bool, typer.Option("--compile", help="Compile the test first (for many tasks on a GPU).")] = False,
     data_dir: DataDir = None,
     size: Size = 64,
     held_out: HeldOut = None,
@@ -162,7 +163,7 @@ def meta_test(
         check_picture(picture, overwrite=overwrite)
     loaded = MetaLearner.load(run, device=device.value)
     dataset = Source(data, data_dir, size, held_out, allow_damaged, quiet).part(part)
-    found = loaded.test(dataset, _count(tasks), seed=seed, progress=not quiet)
+    found = loaded.test(dataset, _count(tasks), seed=seed, progress=not quiet, compiled=compiled)
     if distributed.done_here():
         return
     if out is not None:

@@ -11,10 +11,12 @@ import torch
 import tasktheme as tt
 from oracles.learners import NAMES
 from oracles.small import small_images
+from tasktheme.learners.base import Noise, precision
 from tasktheme.learners.build import build_learner
 from tasktheme.learners.convolution import IMPLEMENTATIONS
 from tasktheme.learners.testing import random_classes, task_accuracies
 from tasktheme.learners.training import MetaTrainer
+from tasktheme.learners.whole_step import WholeStep, adapted_accuracy, meta_gradients
 from tasktheme.training import graph
 
 pytestmark = pytest.mark.gpu
@@ -26,11 +28,11 @@ OWN: dict[str, dict[str, Any]] = {
 }
 
 
-def trained(name: str, device: torch.device, steps: int, **changes: Any) -> MetaTrainer:
+def trained(name: str, device: torch.device, steps: int, *, compiled: bool = False, **changes: Any) -> MetaTrainer:
     data = small_images()
     common = {"ways": 3, "queries": 3, "filters": 16, "modules": 3, "batch_tasks": 4, "precision": "float32"}
     learner = build_learner(name, common | OWN[name] | changes, data.point_shape)
-    trainer = MetaTrainer(learner, data, steps, device)
+    trainer = MetaTrainer(learner, data, steps, device, compiled=compiled)
     torch.set_float32_matmul_precision("highest")
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         for _ in range(steps):
@@ -68,6 +70,39 @@ def test_a_replayed_step_is_the_step(name: str, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(graph, "_EAGER_CALLS", 1000)
     eager = trained(kind, GPU, 12, **changes)._means()
     assert replayed["loss"] == pytest.approx(eager["loss"], rel=2e-3)
+
+
+@pytest.mark.filterwarnings("ignore")  # of the compiler's own
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("maml", {"convolution": "triton"}),
+        ("maml", {"convolution": "triton", "precision": "bfloat16"}),
+        ("maml", {"convolution": "patches", "first_order": True}),
+        ("abml", {"convolution": "triton", "samples": 1}),
+        ("protonet", {}),
+    ],
+)
+def test_a_compiled_step_is_the_step(name: str, changes: dict[str, Any]) -> None:
+    """Gradients at the same weights, and the replay of the compiled step in a training."""
+    rough = changes.get("precision") == "bfloat16"
+    compiled, eager = (trained(name, GPU, 8, compiled=flag, **changes) for flag in (True, False))
+    assert compiled._means()["loss"] == pytest.approx(eager._means()["loss"], rel=3e-2 if rough else 2e-3)
+    learner, settings = eager.learner, eager.settings
+    numbers = torch.arange(4, device=GPU)
+    drawn = eager.sampler.draw(numbers, settings.shots, settings.queries)
+    support, query = (eager.points(part, settings.training_ways) for part in drawn)
+    with precision(settings):
+        expected = meta_gradients(learner, support, query, Noise(0, numbers))
+        found = WholeStep(learner, meta_gradients)(support, query, 0, numbers)
+        [accuracy] = adapted_accuracy(learner, support, query, Noise(0, numbers))
+        [tested] = WholeStep(learner, adapted_accuracy)(support, query, 0, numbers)
+    assert (accuracy - tested).abs().mean() < 0.1  # a query at the border may fall to either side
+    for ours, plain in zip(found[2:], expected[2:], strict=True):
+        if rough:
+            assert (ours - plain).norm() < 0.2 * plain.norm() + 1e-4
+        else:
+            torch.testing.assert_close(ours, plain, rtol=1e-2, atol=1e-3 * float(plain.abs().max()) + 1e-6)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -243,8 +243,6 @@ def test_bad_input(fitted: tt.MetaLearner, tmp_path: Path) -> None:
         tt.MetaLearner("maml", queries=29).fit(images, 4)
     with pytest.raises(SettingsError, match="validation classes"):
         tt.MetaLearner("maml", patience=1, **TINY).fit(images, 4)
-    with pytest.raises(SettingsError, match="cannot be compiled"):
-        tt.MetaLearner("maml", **TINY).fit(images, 4, compiled=True)
     with pytest.raises(SettingsError, match="tasks, the number"):
         tt.MetaLearner("maml").fit(images, 0)
     with pytest.raises(DataError, match="no labels"):

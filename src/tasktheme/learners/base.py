@@ -44,8 +44,17 @@ class Noise:
 
     def normal(self, *shape: int) -> Float[Tensor, "T ..."]:
         """Standard normal numbers of the given shape for each task."""
-        places = torch.arange(math.prod(shape), device=self._tasks.device)
+        places = _places(self._tasks, math.prod(shape))
         return random_normal(self._seed, next(self._streams), self._tasks.unsqueeze(-1), places).unflatten(1, shape)
+
+
+@torch.library.custom_op("tasktheme::places", mutates_args=())  # a compiler would not wrap the products of an arange
+def _places(tasks: Tensor, count: int) -> Tensor:
+    """The numbers from 0 to ``count``, on the tasks' device."""
+    return torch.arange(count, device=tasks.device)
+
+
+_places.register_fake(lambda tasks, count: tasks.new_empty(count))
 
 
 class Learner(nn.Module, ABC):
@@ -57,7 +66,6 @@ class Learner(nn.Module, ABC):
 
     name: ClassVar[str]
     Settings: ClassVar[type[LearnerSettings]]
-    compilable: ClassVar[bool] = False  # torch.compile cannot differentiate twice, as an inner loop asks
     arms: int | None = None  # where parameters have a leading axis: so many learners side by side (arms.py)
 
     def __init__(self, settings: LearnerSettings, point_shape: tuple[int, ...]) -> None:

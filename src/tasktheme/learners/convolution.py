@@ -97,15 +97,22 @@ def _last(x: Tensor) -> Tensor:
     return x.permute(0, 2, 3, 1)
 
 
-# One library convolution for each task. On a CPU the fastest by far: each is large enough to keep a core busy.
+# One library convolution for each task. On a CPU the fastest by far: each is large enough to keep a core busy. As operators,
+# so that a compiler sees one node for all tasks.
+@torch.library.custom_op("tasktheme::loop_convolve", mutates_args=())
 def _loop_convolve(x: Tensor, weight: Tensor) -> Tensor:
     pairs = zip(x, weight, strict=True)
-    return torch.stack([_last(F.conv2d(_first(images), own, padding=1)) for images, own in pairs])
+    return torch.stack([_last(F.conv2d(_first(images), own, padding=1)) for images, own in pairs]).contiguous()
 
 
+@torch.library.custom_op("tasktheme::loop_correlate", mutates_args=())
 def _loop_correlate(x: Tensor, y: Tensor) -> Tensor:
     pairs = zip(x, y, strict=True)
-    return torch.stack([_weight_gradient(_first(images), _first(maps), groups=1) for images, maps in pairs])
+    return torch.stack([_weight_gradient(_first(images), _first(maps), groups=1) for images, maps in pairs]).contiguous()
+
+
+_loop_convolve.register_fake(lambda x, weight: x.new_empty((*x.shape[:4], weight.shape[1])))
+_loop_correlate.register_fake(lambda x, y: x.new_empty((len(x), y.shape[-1], x.shape[-1], 3, 3)))
 
 
 def _weight_gradient(x: Tensor, y: Tensor, *, groups: int) -> Tensor:

@@ -17,7 +17,9 @@ from tasktheme.learners.build import build_learner, find_learner
 from tasktheme.learners.settings import LearnerSettings
 from tasktheme.learners.testing import Accuracies, listed_classes, task_accuracies
 from tasktheme.learners.training import MetaTrainer, resume_meta_training, save_meta_training
+from tasktheme.learners.whole_step import WholeStep, adapted_accuracy
 from tasktheme.storage import LEARNER, check_tensors, fingerprint, load_model, save_model
+from tasktheme.training.compiler import compiler_fault
 from tasktheme.training.resumable import CHECKPOINT_SECONDS, check_run, run_resumably
 
 
@@ -72,23 +74,34 @@ class MetaLearner:
                 it is kept too, in case the file is damaged.
             checkpoint_every: seconds between two writings of ``checkpoint``.
             resume: go on from ``checkpoint`` where it exists; on a CPU the result is the same to the bit.
-            compiled: let torch compile the step first (prototypical networks only).
+            compiled: let torch compile the step first, inner loop and second derivatives in one program; it takes a minute
+                or more, which pays in long trainings on a GPU.
         """
         train, validation = (data.train, data.val) if isinstance(data, DataSplit) else (data, None)
         tasks, file = check_run(tasks, checkpoint, resume=resume, every=checkpoint_every)
         learner = build_learner(self.name, self.settings.as_dict(), train.point_shape)
         steps = -(-tasks // self.settings.batch_tasks)
+        if compiled:
+            _require_compiler(self.device)
         trainer = MetaTrainer(learner, train, steps, self.device, validation, compiled, float(checkpoint_every))
         run_resumably(trainer, file, save=save_meta_training, load=resume_meta_training, progress=progress)
         self._learner, self.history, self.validations = learner, trainer.history, trainer.validations
         self.trained_on = {"data": train.name, "tasks": trainer.step * self.settings.batch_tasks, "classes": len(train.counts)}
         return self
 
-    def test(self, data: Dataset | DataSplit, tasks: int | str = 600, *, seed: int = 1, progress: bool = False) -> Accuracies:
-        """The accuracy on each of a number of random tasks, or on "all" choices of classes, of a data set's test part."""
+    def test(
+        self, data: Dataset | DataSplit, tasks: int | str = 600, *, seed: int = 1, progress: bool = False, compiled: bool = False
+    ) -> Accuracies:
+        """The accuracy on each of a number of random tasks, or on "all" choices of classes, of a data set's test part.
+
+        ``compiled`` lets torch compile adapting and predicting first, as :meth:`fit` does the training step.
+        """
         learner, dataset = self._require_fitted(), _test_part(data)
         classes = listed_classes(dataset, self.settings, tasks, seed=seed)
-        accuracy = task_accuracies(learner, dataset, classes, seed=seed, progress=progress)
+        if compiled:
+            _require_compiler(self.device)
+        program = WholeStep(learner, adapted_accuracy) if compiled else None
+        accuracy = task_accuracies(learner, dataset, classes, seed=seed, progress=progress, compiled=program)
         names = np.asarray(dataset.class_names)[classes.numpy()]
         groups = torch.as_tensor(dataset.class_group)[classes]
         alike = groups.eq(groups[:, :1]).all(dim=1).tolist()
@@ -179,6 +192,11 @@ class MetaLearner:
         if tuple(array.shape[1:]) != shape or not len(array):
             raise DataError(f"{what}: expected images of shape {shape}, got an array of shape {tuple(array.shape)}")
         return (array.float() / 255.0 if array.dtype == torch.uint8 else array.float()).unsqueeze(0)
+
+
+def _require_compiler(device: torch.device) -> None:
+    if (fault := compiler_fault(device)) is not None:
+        raise SettingsError(f"torch cannot compile the step here: {fault}; go without compiling it")
 
 
 def _test_part(data: Dataset | DataSplit) -> Dataset:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +15,7 @@ from torch import Tensor
 
 from tasktheme.errors import SettingsError
 from tasktheme.learners.convolution import per_task_conv2d, shared_conv2d
+from tasktheme.learners.pooling import pool
 from tasktheme.learners.settings import LearnerSettings
 
 _EPS = 1e-5  # added to variances, as everywhere in batch norm
@@ -71,14 +71,15 @@ class Network:
         """The flattened last map of each image; batch norm sees the images of one task together, and no others."""
         h = x.movedim(2, -1).contiguous()
         for i in range(self.modules):
-            h = self._module(h, *(weights[f"{part}_{i}"] for part in ("convolution", "scale", "shift")))
+            parts = (weights[f"{part}_{i}"] for part in ("convolution", "scale", "shift"))
+            h = self._module(h, *parts, last=i == self.modules - 1)
         return h.flatten(2)
 
     def logits(self, weights: Weights, x: Float[Tensor, "T N channels height width"]) -> Float[Tensor, "T N C"]:
         """What the head makes of the features."""
         return self.features(weights, x) @ weights["head"].mT + weights["bias"].unsqueeze(-2)
 
-    def _module(self, h: Tensor, convolution: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    def _module(self, h: Tensor, convolution: Tensor, scale: Tensor, shift: Tensor, *, last: bool) -> Tensor:
         """Equal to max_pool(relu(batch_norm(conv(h)))), with the norm applied after the pooling, to a quarter of the map.
 
         Pooling commutes with a growing function. The norm's is growing where its scale is positive; where it is not, the
@@ -89,61 +90,7 @@ class Network:
         if self.dtype is not None:
             h, signed = h.to(self.dtype), signed.to(self.dtype)
         y = shared_conv2d(h, signed) if signed.ndim == 4 else per_task_conv2d(h, signed, implementation=self.convolution)
-        mean, variance, pooled, _ = _Pool.apply(y.contiguous())  # type: ignore[no-untyped-call]
+        mean, variance, pooled = pool(y)
         factor = (scale * sign)[..., None, None, None, :] * (variance + _EPS).rsqrt()
-        return F.relu(torch.addcmul(shift[..., None, None, None, :] - mean * factor, pooled.to(factor.dtype), factor))
-
-
-class _Pool(torch.autograd.Function):
-    """Mean and variance of each task's channels, (T, 1, 1, 1, channels) and at least in float32, and the 2x2 maxima of y.
-
-    The gradient is written out because it takes one pass over the map, where the composed one takes six.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, y: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        dtype = torch.promote_types(y.dtype, torch.float32)
-        mean = y.mean(dim=(1, 2, 3), keepdim=True, dtype=dtype)
-        variance = (_mean_square(y, dtype) - mean.square()).clamp_min(0.0)
-        images = y.flatten(0, 1).permute(0, 3, 1, 2)
-        pooled, places = (
-            part.permute(0, 2, 3, 1).unflatten(0, y.shape[:2]) for part in F.max_pool2d(images, 2, return_indices=True)
-        )
-        ctx.save_for_backward(y, mean, places)
-        ctx.mark_non_differentiable(places)
-        return mean, variance, pooled, places
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
-        y, mean, places = ctx.saved_tensors
-        dmean, dvariance, dpooled, _ = gradients
-        part = mean.numel() / y.numel()
-        slope = (2.0 * part) * dvariance
-        return _Spread.apply(y, part * dmean - slope * mean, slope, dpooled, places)  # type: ignore[no-untyped-call]
-
-
-def _mean_square(y: Tensor, dtype: torch.dtype) -> Tensor:
-    if y.is_cuda:  # one pass; on a CPU torch's norm over these axes is slower than squaring the map
-        norm = torch.linalg.vector_norm(y, dim=(1, 2, 3), keepdim=True, dtype=dtype)
-        return norm.square() * (norm.numel() / y.numel())
-    return y.square().mean(dim=(1, 2, 3), keepdim=True, dtype=dtype)
-
-
-class _Spread(torch.autograd.Function):
-    """shift + slope y over the whole map, and the pooled values added where their maxima were found."""
-
-    @staticmethod
-    def forward(ctx: Any, y: Tensor, shift: Tensor, slope: Tensor, pooled: Tensor, places: Tensor) -> Tensor:
-        ctx.save_for_backward(y, slope, places)
-        spread = torch.addcmul(shift.to(y.dtype), slope.to(y.dtype), y)
-        flat = spread.view(*y.shape[:2], -1, y.shape[-1])  # a view, or an error: a copy would lose what is added to it
-        flat.scatter_add_(2, places.flatten(2, 3), pooled.flatten(2, 3))
-        return spread
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, None]:
-        (y, slope, places), [d] = ctx.saved_tensors, gradients
-        dshift = d.sum(dim=(1, 2, 3), keepdim=True, dtype=slope.dtype)
-        dslope = (d * y).sum(dim=(1, 2, 3), keepdim=True, dtype=slope.dtype)
-        dpooled = d.flatten(2, 3).gather(2, places.flatten(2, 3)).view(places.shape)
-        return d * slope.to(d.dtype), dshift, dslope, dpooled, None
+        normed = torch.addcmul(shift[..., None, None, None, :] - mean * factor, pooled.to(factor.dtype), factor)
+        return F.relu(normed if last or self.dtype is None else normed.to(self.dtype))  # rounded before: a smaller map is kept

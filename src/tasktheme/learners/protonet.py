@@ -45,7 +45,6 @@ class ProtoNet(Learner):
 
     name = "protonet"
     Settings = ProtoNetSettings
-    compilable = True
 
     def __init__(self, settings: ProtoNetSettings, point_shape: tuple[int, ...]) -> None:
         super().__init__(settings, point_shape)

@@ -20,9 +20,10 @@ from tasktheme import distributed
 from tasktheme.data.dataset import Dataset
 from tasktheme.data.episodes import Episodes, EpisodeSampler
 from tasktheme.errors import DataError, ModelFileError, OutputError
-from tasktheme.learners.base import Learner, Noise, Points, precision, task_accuracy
+from tasktheme.learners.base import Learner, Noise, Points, precision
 from tasktheme.learners.settings import LearnerSettings
 from tasktheme.learners.tasks import PointSource, all_classes, listed_sampler, make_sampler
+from tasktheme.learners.whole_step import WholeStep, adapted_accuracy
 from tasktheme.progress import Advance, progress_bar
 
 _FORMAT = 1
@@ -47,13 +48,22 @@ def listed_classes(dataset: Dataset, settings: LearnerSettings, tasks: int | str
 
 
 def task_accuracies(
-    learner: Learner, dataset: Dataset, classes: Int64[Tensor, "T W"], *, seed: int, progress: bool = False
+    learner: Learner,
+    dataset: Dataset,
+    classes: Int64[Tensor, "T W"],
+    *,
+    seed: int,
+    progress: bool = False,
+    compiled: WholeStep | None = None,
 ) -> Floats:
-    """(T,) the accuracy on each listed task's queries; it does not depend on which tasks are tested together."""
+    """(T,) the accuracy on each listed task's queries; it does not depend on which tasks are tested together.
+
+    ``compiled`` is :func:`adapted_accuracy` of this learner, to test by.
+    """
     tasks = ListedTasks(dataset, learner.settings, classes, next(learner.parameters()).device, seed=seed)
     with progress_bar("meta-testing", len(classes), show=progress) as advance:
         own = distributed.share(len(classes))
-        found = tasks.accuracies(learner, own.start, own.stop, advance=advance)
+        found = tasks.accuracies(learner, own.start, own.stop, advance=advance, compiled=compiled)
         return distributed.all_rows(found.double().cpu().numpy())
 
 
@@ -72,7 +82,13 @@ class ListedTasks:
         return len(self.classes)
 
     def accuracies(
-        self, learner: Learner, first: int = 0, last: int | None = None, *, advance: Advance | None = None
+        self,
+        learner: Learner,
+        first: int = 0,
+        last: int | None = None,
+        *,
+        advance: Advance | None = None,
+        compiled: WholeStep | None = None,
     ) -> Float[Tensor, "*A T"]:
         """The share of each task's queries that are predicted right, of the tasks from ``first`` to before ``last``.
 
@@ -82,17 +98,25 @@ class ListedTasks:
         if self.dataset.point_shape != learner.point_shape:
             raise DataError(f"this learner takes images of shape {learner.point_shape}, got {self.dataset.point_shape}")
         size = max(1, tasks_at_once(learner, settings.ways * (settings.shots + settings.queries), self._device) // arms)
+        last = len(self) if last is None else last
+        numbers_of_all = torch.arange(first, last, device=self._device)
+        if compiled is not None:  # a program is for one number of tasks: equal parts, the last filled up with its last task
+            parts = -(-len(numbers_of_all) // size)
+            size = -(-len(numbers_of_all) // parts)
+            numbers_of_all = torch.arange(first, first + parts * size, device=self._device).clamp_max(last - 1)
         found = []
         with precision(settings), torch.no_grad():
-            for numbers in torch.arange(first, len(self) if last is None else last, device=self._device).split(size):
+            for numbers in numbers_of_all.split(size):
                 drawn = self.sampler.draw(numbers, settings.shots, settings.queries)
                 support, query = (_for_each_arm(self.points(part, settings.ways), arms) for part in drawn)
-                noise = Noise(self._seed, numbers.repeat(arms))
-                log_p = learner.predict(learner.adapt(support, noise), query.x, noise)
-                found.append(task_accuracy(log_p, query.y).unflatten(0, (arms, -1)))
+                if compiled is None:
+                    [accuracy] = adapted_accuracy(learner, support, query, Noise(self._seed, numbers.repeat(arms)))
+                else:
+                    [accuracy] = compiled(support, query, self._seed, numbers.repeat(arms))
+                found.append(accuracy.unflatten(0, (arms, -1)))
                 if advance is not None:
                     advance(len(numbers), "")
-        whole = torch.cat(found, dim=1)
+        whole = torch.cat(found, dim=1)[:, : last - first]
         return whole[0] if learner.arms is None else whole
 
 

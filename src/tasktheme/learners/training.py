@@ -16,9 +16,10 @@ from torch import Tensor, nn
 from tasktheme import distributed
 from tasktheme.data.dataset import Dataset
 from tasktheme.errors import Interrupted, ModelFileError, SettingsError, TrainingError
-from tasktheme.learners.base import Learner, Noise, precision, task_accuracy
+from tasktheme.learners.base import Learner, Noise, precision
 from tasktheme.learners.tasks import PointSource, make_sampler
 from tasktheme.learners.testing import random_classes, task_accuracies
+from tasktheme.learners.whole_step import WholeStep, adapted_accuracy, meta_gradients
 from tasktheme.progress import Advance, progress_bar
 from tasktheme.training.checkpoint import data_identity, load_optimiser, optimiser_tensors
 from tasktheme.training.checkpoint_file import read_checkpoint, write_checkpoint
@@ -57,8 +58,6 @@ class MetaTrainer:
         settings = self.settings = self.learner.settings
         if settings.patience and self.validation is None:
             raise SettingsError("early stopping (patience) needs validation classes, and this data set has none")
-        if self.compiled and not self.learner.compilable:
-            raise SettingsError(f"{self.learner.name} cannot be compiled: torch.compile does not differentiate twice")
         self.learner.to(self.device)
         self.points = PointSource(self.dataset, self.device)
         ways = settings.training_ways
@@ -74,7 +73,8 @@ class MetaTrainer:
         self.places = torch.arange(settings.batch_tasks, device=self.device)[own]
         distributed.from_leader(self.learner.state_dict().values())
         self.running = RunningMeans()
-        self._loss = torch.compile(self.learner.meta_loss, dynamic=False) if self.compiled else self.learner.meta_loss
+        self._whole = WholeStep(self.learner, meta_gradients) if self.compiled else None
+        self._tester = WholeStep(self.learner, adapted_accuracy) if self.compiled else None
         self._counter = torch.zeros((), dtype=torch.int64, device=self.device)  # the step, where the device sees it
         self._captured: Callable[[], None] | None = None
 
@@ -165,21 +165,22 @@ class MetaTrainer:
         drawn = self.sampler.draw(tasks, settings.shots, settings.queries)
         take = partial(self.points.augmented, seed=settings.seed, tasks=tasks) if settings.augment else self.points
         support, query = (take(part, settings.training_ways) for part in drawn)
-        losses, log_p = self._loss(support, query, Noise(settings.seed, tasks))
-        loss = losses.mean()
-        self.optimiser.zero_grad()
-        loss.backward()
+        if self._whole is None:
+            loss, accuracy, *slopes = meta_gradients(self.learner, support, query, Noise(settings.seed, tasks))
+        else:
+            loss, accuracy, *slopes = self._whole(support, query, settings.seed, tasks)
+        for parameter, slope in zip(self.learner.parameters(), slopes, strict=True):
+            parameter.grad = slope
         distributed.sum_gradients(self.learner.parameters(), self._weight)
         norm = nn.utils.clip_grad_norm_(self.learner.parameters(), settings.gradient_clip)
         self.optimiser.step()
-        accuracy = task_accuracy(log_p.detach(), query.y).mean()
-        mean_loss, accuracy = distributed.summed([loss.detach(), accuracy], self._weight)
+        mean_loss, accuracy = distributed.summed([loss, accuracy], self._weight)
         self.running.add({"loss": mean_loss, "accuracy": accuracy, "gradient_norm": norm.detach()})
         self._counter += 1
 
     def _validate(self) -> None:
         assert self.validation is not None
-        found = task_accuracies(self.learner, self.validation, self._listed, seed=self._validation_seed)
+        found = task_accuracies(self.learner, self.validation, self._listed, seed=self._validation_seed, compiled=self._tester)
         accuracy = float(found.mean())
         if not self.validations or accuracy > max(score for _, score in self.validations):
             self.best = {name: value.detach().clone() for name, value in self.learner.state_dict().items()}

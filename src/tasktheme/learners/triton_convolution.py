@@ -68,28 +68,54 @@ def _correlate_kernel(
 
 def convolve(x: Tensor, weight: Tensor) -> Tensor:
     """(T, N, H, W, B) of images (T, N, H, W, A) and weights (T, B, A, 3, 3)."""
-    x, matrix = x.contiguous(), weight.permute(0, 3, 4, 2, 1).contiguous()  # (T, 3, 3, A, B)
+    return _convolved(x.contiguous(), weight.permute(0, 3, 4, 2, 1).contiguous())
+
+
+def correlate(x: Tensor, y: Tensor) -> Tensor:
+    """(T, B, A, 3, 3) of images (T, N, H, W, A) and maps (T, N, H, W, B)."""
+    return _correlated(x.contiguous(), y.contiguous()).sum(dim=1).permute(0, 4, 3, 1, 2).to(x.dtype)
+
+
+# The kernels as operators: a compiler calls them as they are, and fuses what is above with its surroundings.
+@torch.library.custom_op("tasktheme::triton_convolve", mutates_args=())
+def _convolved(x: Tensor, matrix: Tensor) -> Tensor:
+    """(T, N, H, W, B) of images and weights (T, 3, 3, A, B)."""
     tasks, points, height, width, channels = x.shape
-    filters, pixels = weight.shape[1], points * height * width
+    filters, pixels = matrix.shape[-1], points * height * width
     y = x.new_empty((tasks, points, height, width, filters))
     grid = (triton.cdiv(pixels, _PIXELS), tasks)
     _convolve_kernel[grid](x, matrix, y, height, width, pixels, channels, filters, **_blocks(channels, filters))
     return y
 
 
-def correlate(x: Tensor, y: Tensor) -> Tensor:
-    """(T, B, A, 3, 3) of images (T, N, H, W, A) and maps (T, N, H, W, B)."""
-    x, y = x.contiguous(), y.contiguous()
+@_convolved.register_fake
+def _(x: Tensor, matrix: Tensor) -> Tensor:
+    return x.new_empty((*x.shape[:4], matrix.shape[-1]))
+
+
+@torch.library.custom_op("tasktheme::triton_correlate", mutates_args=())
+def _correlated(x: Tensor, y: Tensor) -> Tensor:
+    """(T, splits, 3, 3, A, B) in float32, to be summed over the splits, of images and maps."""
     tasks, points, height, width, channels = x.shape
     filters, pixels = y.shape[-1], points * height * width
-    all_tiles = triton.cdiv(pixels, _PIXELS)
-    splits = min(all_tiles, max(1, triton.cdiv(_SPLITS, 9 * tasks)))
-    tiles = triton.cdiv(all_tiles, splits)
-    splits = triton.cdiv(all_tiles, tiles)
+    splits, tiles = _split(tasks, pixels)
     parts = torch.empty((tasks, splits, 3, 3, channels, filters), dtype=torch.float32, device=x.device)
     blocks = _blocks(channels, filters)
     _correlate_kernel[(splits, 9, tasks)](x, y, parts, height, width, pixels, tiles, channels, filters, **blocks)
-    return parts.sum(dim=1).permute(0, 4, 3, 1, 2).to(x.dtype)
+    return parts
+
+
+@_correlated.register_fake
+def _(x: Tensor, y: Tensor) -> Tensor:
+    splits, _ = _split(len(x), x.shape[1] * x.shape[2] * x.shape[3])
+    return x.new_empty((len(x), splits, 3, 3, x.shape[-1], y.shape[-1]), dtype=torch.float32)
+
+
+def _split(tasks: int, pixels: int) -> tuple[int, int]:
+    """Into how many parts a task's pixels are split, and how many tiles each has."""
+    all_tiles = triton.cdiv(pixels, _PIXELS)
+    tiles = triton.cdiv(all_tiles, min(all_tiles, max(1, triton.cdiv(_SPLITS, 9 * tasks))))
+    return triton.cdiv(all_tiles, tiles), tiles
 
 
 def _blocks(channels: int, filters: int) -> dict[str, Any]:
