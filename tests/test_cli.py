@@ -88,6 +88,23 @@ def test_embed_writes_what_the_library_gives(run, model: Path, tasks: Path, tmp_
     assert ours.fingerprint == theirs.fingerprint == tt.PTM.load(model).fingerprint
 
 
+def test_refit_writes_a_model_with_other_themes_on_the_same_encoder(run, model: Path, tmp_path: Path) -> None:
+    words = ["refit", model, "glyphs", "--out", tmp_path / "wide", "--themes", 5]
+    code, out, err = run(*words, "--set", "covariance=diagonal", "--set", "polish_tasks=10", "--set", "polish_sweeps=2")
+    assert code == 0, err
+    assert "wrote" in out
+    wide, narrow = tt.PTM.load(tmp_path / "wide"), tt.PTM.load(model)
+    assert (wide.settings.themes, wide.settings.covariance) == (5, "diagonal")
+    x = np.zeros((1, *wide.point_shape), dtype=np.uint8)
+    np.testing.assert_array_equal(wide.embed_points(x), narrow.embed_points(x))
+    code, _, err = run(*words)
+    assert code == 2
+    assert "exists already" in err
+    code, _, err = run(*words, "--overwrite", "--set", "norm=batch")
+    assert code == 2
+    assert "cannot change 'norm'" in err
+
+
 def test_embed_streams_many_tasks_to_the_same_file(
     run, model: Path, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

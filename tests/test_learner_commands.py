@@ -67,6 +67,28 @@ def test_experiments_train_what_is_missing_once(run, data: Path, trained: Path, 
     assert json.loads((out / "accuracy-histogram.json").read_text())["tasks"] == 4
 
 
+def test_an_experiment_takes_the_accuracies_of_an_earlier_test(run, data: Path, trained: Path, tmp_path: Path) -> None:
+    model, table = tmp_path / "model", tmp_path / "a.parquet"
+    tt.PTM(settings=SMALL, device="cpu").fit(tt.load_dataset(data, split=0.5).train, 8, progress=False).save(model)
+    assert run("meta-test", trained, data, "--tasks", 110, "--seed", 5, "--held-out", 0.5, "--out", table, "-q")[0] == 0
+    common = ["experiment", "entropy-accuracy", data, "--learner", trained, "--model", model, "--held-out", 0.5, "-q"]
+    assert run(*common, "--tasks", 110, "--seed", 5, "--out", tmp_path / "tested")[0] == 0
+    code, _, err = run(*common, "--accuracies", table, "--out", tmp_path / "known")
+    assert code == 0, err
+    tested, known = (json.loads((tmp_path / name / "entropy-accuracy.json").read_text()) for name in ("tested", "known"))
+    assert known == tested
+    other = tt.MetaLearner.load(trained)
+    next(iter(other.learner.parameters())).data += 0.1
+    other.save(tmp_path / "other")
+    common[4] = tmp_path / "other"
+    code, _, err = run(*common, "--accuracies", table, "--out", tmp_path / "no")
+    assert code == 2
+    assert "of another test: fingerprint" in err
+    code, _, err = run(*common, "--accuracies", table, "--tasks", 110, "--out", tmp_path / "no")
+    assert code == 2
+    assert "--accuracies" in err
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

@@ -386,3 +386,42 @@ def test_embedded_tasks_know_their_prior(model: tt.PTM, data: tt.Dataset) -> Non
     assert tasks.prior is not None
     np.testing.assert_allclose(tasks.concentration.sum(axis=1) - tasks.prior.sum(), tasks.sizes, rtol=1e-4)
     np.testing.assert_allclose(tasks.resized(6).concentration, tasks.concentration, rtol=1e-3)
+
+
+def test_refit_finds_planted_themes_and_leaves_the_encoder_alone() -> None:
+    generator = np.random.default_rng(0)
+    centres = np.array([[6.0, 0.0], [-6.0, 0.0], [0.0, 6.0], [0.0, -6.0]])
+    which = [generator.choice(4, size=2, replace=False) for _ in range(40)]
+    tasks = [centres[generator.choice(pair, size=30)] + generator.normal(size=(30, 2)) for pair in which]
+    coarse = tt.PTM(settings=tt.Settings(themes=2), device="cpu").fit(tasks, tasks=20, progress=False)
+    before = coarse.fingerprint
+    fine = coarse.refit(tasks, themes=4, covariance="diagonal", progress=False)
+    assert coarse.fingerprint == before
+    assert (coarse.settings.themes, fine.settings.themes, fine.settings.covariance) == (2, 4, "diagonal")
+    apart = np.linalg.norm(fine.embed_points(centres)[:, None] - fine.themes.mu.cpu().numpy()[None], axis=-1)
+    assert sorted(apart.argmin(axis=1)) == [0, 1, 2, 3]
+    assert apart.min(axis=1).max() < 0.2  # some 300 points of deviation 1 are in each
+    shares = fine.embed(tasks).mean_mixture()[np.arange(40)[:, None], apart.argmin(axis=1)[np.array(which)]].sum(axis=1)
+    assert shares.min() > 0.85  # 30 points of two themes, and alpha for each of four
+
+
+def test_refit_keeps_the_encoder_to_the_bit_and_is_saved_like_any_model(model: tt.PTM, data: tt.Dataset, tmp_path: Path) -> None:
+    wide = model.refit(data, themes=5, covariance="diagonal", polish_tasks=6, progress=False)
+    ours, theirs = weights(wide), weights(model)
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours if not name.startswith("themes."))
+    assert ours["themes.Sigma"].shape == (5, 5)
+    assert wide.trained_on["themes_refitted_to"] == "small"
+    wide.save(tmp_path / "wide")
+    assert_same_weights(tt.PTM.load(tmp_path / "wide"), wide)
+    assert_same_weights(model.refit(data, themes=5, covariance="diagonal", polish_tasks=6, progress=False), wide)
+
+
+def test_refit_refuses_what_it_cannot_change(model: tt.PTM, data: tt.Dataset) -> None:
+    with pytest.raises(SettingsError, match="leaves the encoder as it is, and so cannot change 'latent_dim'"):
+        model.refit(data, latent_dim=7)
+    with pytest.raises(SettingsError, match="unknown setting 'theme'; did you mean 'themes'"):
+        model.refit(data, theme=7)
+    with pytest.raises(DataError, match="of shape"):
+        model.refit(small_vectors())
+    with pytest.raises(NotFittedError):
+        tt.PTM().refit(data)

@@ -15,10 +15,11 @@ from tasktheme import __version__, distributed
 from tasktheme.errors import DataError, Interrupted, LostProcess, OutputError, SettingsError, TaskThemeError, TrainingError
 from tasktheme.learner_commands import ExperimentName, experiment, meta_test, meta_train
 from tasktheme.lifelong_commands import lifelong
-from tasktheme.model_commands import distance_matrix, embed, evaluate, explore, models
+from tasktheme.model_commands import distance_matrix, embed, evaluate, explore, models, refit
 from tasktheme.options import (
     INTERRUPTED,
     AllowDamaged,
+    Change,
     CheckpointEvery,
     Data,
     DataDir,
@@ -59,7 +60,7 @@ app: typer.Typer = typer.Typer(
 )
 
 _state = {"debug": False}
-_SHARED = ("fit", "embed", "nearest", "meta-train", "meta-test", "experiment")  # what several processes can do together
+_SHARED = ("fit", "refit", "embed", "nearest", "meta-train", "meta-test", "experiment")  # what several processes can do together
 
 
 def _show_version(wanted: bool) -> None:
@@ -117,9 +118,7 @@ def fit(
     latent_dim: Annotated[int | None, typer.Option(help="Dimension of the embedding D.", show_default="64")] = None,
     preset: Annotated[PresetName | None, typer.Option(help="Settings to start from.", show_default="default")] = None,
     settings: Annotated[Path | None, typer.Option(help="A TOML file of settings; options win over it.")] = None,
-    change: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Change any one setting; may be repeated.")
-    ] = None,
+    change: Change = None,
     seed: Annotated[int | None, typer.Option(help="Seed of everything random.", min=0, show_default="0")] = None,
     device: Device = DeviceName.auto,
     resume: Resume = False,
@@ -178,7 +177,7 @@ def fit(
         typer.echo(f"next:  tasktheme evaluate {out} {data}   or   tasktheme embed {out} {data} --out tasks.parquet")
 
 
-for _command in (embed, distances, nearest, novelty, summary, select, evaluate, explore, models):
+for _command in (embed, refit, distances, nearest, novelty, summary, select, evaluate, explore, models):
     app.command()(_command)
 app.command("meta-train")(meta_train)
 app.command("meta-test")(meta_test)

@@ -14,6 +14,7 @@ from tasktheme.errors import Interrupted, OutputError, SettingsError
 from tasktheme.options import (
     INTERRUPTED,
     AllowDamaged,
+    Change,
     CheckpointEvery,
     Data,
     DataDir,
@@ -58,7 +59,6 @@ class ExperimentName(StrEnum):
     accuracy_histogram = "accuracy-histogram"
 
 
-Change = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Change any one setting; may be repeated.")]
 Run = Annotated[Path, typer.Argument(help="A folder that meta-train wrote.", metavar="RUN", show_default=False)]
 
 
@@ -183,6 +183,9 @@ def experiment(
         str | None,
         typer.Option(help="Test tasks.", metavar="all|N", show_default="all, or 10000 where there are over 20,000"),
     ] = None,
+    accuracies: Annotated[
+        Path | None, typer.Option(help="What meta-test --out wrote for this learner, instead of another test.")
+    ] = None,
     training_tasks: Annotated[int, typer.Option(help="Training tasks that distances are measured to.", min=1)] = 10_000,
     learner_tasks: Annotated[int, typer.Option(help="Tasks that MAML is trained on, where it must be.", min=1)] = 100_000,
     model_tasks: Annotated[int, typer.Option(help="Tasks that the task model is trained on, where it must be.", min=1)] = 60_000,
@@ -206,13 +209,17 @@ def experiment(
     from tasktheme.experiments.accuracy_histogram import histogram_summary
     from tasktheme.experiments.distance_accuracy import distance_accuracy
     from tasktheme.experiments.entropy_accuracy import entropy_accuracy
-    from tasktheme.experiments.tested import run_test
+    from tasktheme.experiments.tested import known_test, run_test
     from tasktheme.files import write_file
+    from tasktheme.learners.testing import Accuracies
     from tasktheme.report.learner_plots import accuracy_histogram, correlation_diagram
 
     name = ExperimentName(context.info_name or "")  # one function, a command for each figure
     numbers, picture = (out / f"{name.value}.{ending}" for ending in ("json", "png"))
     wanted = None if tasks is None else _count(tasks)
+    if accuracies is not None and (tasks is not None or learner is None):
+        raise SettingsError("--accuracies names the tasks that were tested, and goes with --learner but not with --tasks")
+    known = None if accuracies is None else Accuracies.load(accuracies)
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -226,7 +233,10 @@ def experiment(
         trained = _learner(learner, out / "learner", split, learner_tasks, device.value, quiet)
     except Interrupted as stop:
         leave(f"{str(stop).split(';')[0]}; run the same command again to go on", INTERRUPTED)
-    tested = run_test(trained, split.test, wanted, seed=seed, progress=not quiet)
+    if known is not None:
+        tested = known_test(trained, split.test, known)
+    else:
+        tested = run_test(trained, split.test, wanted, seed=seed, progress=not quiet)
     if themes is None:
         result, figure = histogram_summary(tested.accuracies), accuracy_histogram(tested.accuracies)
     else:

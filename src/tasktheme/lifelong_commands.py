@@ -10,10 +10,11 @@ import typer
 
 from tasktheme import distributed
 from tasktheme.errors import Interrupted, SettingsError
-from tasktheme.learner_commands import Change, LearnerName
+from tasktheme.learner_commands import LearnerName
 from tasktheme.options import (
     INTERRUPTED,
     AllowDamaged,
+    Change,
     Data,
     DataDir,
     Device,

@@ -86,6 +86,7 @@ HeldOut = Annotated[
     typer.Option(help="What is held out of your own data: a fraction, or a group or class by name; may be repeated."),
 ]
 AllowDamaged = Annotated[bool, typer.Option("--allow-damaged", help="Leave out images that cannot be read.")]
+Change = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Change any one setting; may be repeated.")]
 Unlabelled = Annotated[bool, typer.Option("--unlabelled", help="DATA is a folder of folders, each one a task.")]
 EachFolderATask = Annotated[
     bool | None,

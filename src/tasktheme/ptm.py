@@ -38,6 +38,11 @@ from tasktheme.training.loop import Trainer
 from tasktheme.training.resumable import CHECKPOINT_SECONDS, check_run, run_resumably
 
 _POINTS_IN_BATCH = {"cpu": 10_000, "cuda": 100_000}  # data points, padding included, that are embedded together
+_REFITTED = frozenset(  # settings of themes and of the tasks that they are fitted to; the others are the encoder's
+    {"themes", "choose_themes", "covariance", "covariance_floor", "concentration", "learn_concentration", "unused_themes"}
+    | {"e_step_iterations", "polish_tasks", "polish_sweeps", "embed_iterations", "embed_tolerance"}
+    | {"ways", "t_shots", "v_shots", "seed"}
+)
 _TASKS_WORTH_COMPILING = 400_000  # an H200 trains as many in the two minutes that compiled code takes, its making included
 _NUMBERS_AT_ONCE = 1 << 26  # of the K x D numbers behind each data point's likelihoods
 _TASKS_IN_PART = 10_000  # of a stream
@@ -134,6 +139,29 @@ class PTM:
             self.trained_on["choice_of_themes"] = trainer.choice.as_dict()
         self._fitted = Fitted(networks, trainer.themes)
         return self
+
+    def refit(self, data: Dataset | Sequence[npt.ArrayLike], *, progress: bool = True, **changes: Any) -> PTM:
+        """Another model with the same encoder and new themes, by full EM on tasks of ``data``: seconds instead of a training.
+
+        ``changes`` are settings that concern themes or tasks: ``themes=32``, ``themes="auto"``, ``covariance="diagonal"``, ...
+        """
+        networks = self._require_fitted().networks
+        for name in changes:
+            if name in Settings.__dataclass_fields__ and name not in _REFITTED:
+                raise SettingsError(f"refit leaves the encoder as it is, and so cannot change {name!r}")
+        dataset = as_dataset(data)
+        self._check_points(dataset, networks)
+        settings = self.settings.changed({"choose_themes": False, **changes})
+        trainer = Trainer(settings, networks, dataset, 1, self.device)
+        trainer.refit_themes(progress=progress)
+        model = PTM(settings=trainer.settings, device=str(self.device))
+        model.history = self.history
+        model.trained_on = {name: value for name, value in self.trained_on.items() if name != "choice_of_themes"}
+        model.trained_on["themes_refitted_to"] = dataset.name
+        if trainer.choice is not None:
+            model.trained_on["choice_of_themes"] = trainer.choice.as_dict()
+        model._fitted = Fitted(networks, trainer.themes)
+        return model
 
     def embed(self, tasks: TaskData, *, progress: bool = False, points: SharedPoints | None = None) -> TaskSet:
         """Infer each task's Dirichlet distribution over themes.

@@ -100,3 +100,16 @@ def _shown(found: tt.Evaluation) -> str:
     written = io.StringIO()
     Console(width=80, file=written).print(evaluation_table(found))
     return written.getvalue()
+
+
+def test_classes_are_the_groups_where_there_is_one_group(model: tt.PTM) -> None:
+    across = small_images(1).select_groups(["group 0"])
+    found = tt.evaluate(model, across, shots=5, n=30)
+    assert found.groups == 4
+    assert sorted(set(found.details.group.tolist())) == sorted(across.class_names)
+    assert (found.prototype_accuracy, found.entropy_accuracy) == (None, None)  # one class is always right
+    as_groups = small_images(1).classes_as_groups()
+    assert as_groups.group_names[:2] == ("group 0/class 0", "group 0/class 1")
+    np.testing.assert_array_equal(as_groups.x, small_images(1).x)
+    with pytest.raises(tt.DataError, match="at least two groups"):
+        tt.evaluate(model, across, ways=2, shots=5, n=8)

@@ -140,6 +140,12 @@ class Dataset:
         kept = [g for g, group_name in enumerate(self.group_names) if group_name in set(groups)]
         return self.select_classes(np.flatnonzero(np.isin(self.class_group, kept)), name=name)
 
+    def classes_as_groups(self) -> Dataset:
+        """The same data, each class a group of its own, named as it was in its group."""
+        several = len(self.group_names) > 1
+        names = [f"{self.group_names[g]}/{c}" if several else c for g, c in zip(self.class_group, self.class_names, strict=True)]
+        return replace(self, class_group=np.arange(len(self.class_names)), group_names=tuple(names))
+
     def select_classes(self, classes: Sequence[int] | npt.NDArray[np.int64], *, name: str | None = None) -> Dataset:
         """The part of this data set that holds the numbered classes, in this data set's order.
 

@@ -48,7 +48,7 @@ class Evaluation:
         converged: share of tasks whose E-step met its tolerance.
         bound: the held-out bound per data point and its terms, see :meth:`PTM.held_out_bound`; None for tasks of one shot.
         reconstruction: E[ln p(x | u)] per pixel or feature, a part of the bound; None without a decoder.
-        prototype_accuracy: 1-shot accuracy of the embedding within a task, mean over tasks; None for tasks of one shot.
+        prototype_accuracy: 1-shot accuracy of the embedding within a task, mean over tasks; None for tasks of one shot or class.
         entropy_accuracy: Spearman's correlation of a task's entropy with that accuracy, and its 95 % bootstrap interval.
         rivals: other distances between the same tasks, by name. ``mean_embedding``, ``frechet`` and ``mmd`` are of the
             same encoder's embeddings; ``pca_mean``, ``pca_frechet``, ``pca_mmd`` and ``pca_lda`` of raw data points.
@@ -107,8 +107,11 @@ def evaluate(
 ) -> Evaluation:
     """Draw ``n`` tasks (200, or all that ``tasks`` lists) from ``data``, embed them, and measure what came out.
 
-    The arguments are those of :meth:`Dataset.episodes`, and ``rivals`` and ``train`` of :func:`evaluate_tasks`.
+    The arguments are those of :meth:`Dataset.episodes`, and ``rivals`` and ``train`` of :func:`evaluate_tasks`. Where all
+    classes are of one group and nothing is said about ``ways``, tasks are of one class each, and the class is their group.
     """
+    if len(data.group_names) == 1 and len(data.class_names) > 1 and ways is None and tasks is None and not data.unlabelled:
+        data, ways = data.classes_as_groups(), 1
     if n is None and tasks is None:
         n = _TASKS
     episodes = data.episodes(ways, shots, n, seed=seed, tasks=tasks)
@@ -146,7 +149,7 @@ def evaluate_tasks(
     found = {name: retrieval(matrix, group) for name, matrix in distances.items()}
     accuracy = prototype_accuracy(points, episodes.batch.labels, mask, seed=seed).numpy()
     entropy = tasks.entropy()
-    has_queries = bool(np.isfinite(accuracy).all())
+    has_queries = bool(np.isfinite(accuracy).all()) and episodes.classes.shape[1] > 1  # one class is always right
     two_shots = episodes.batch.rows.shape[1] >= 2 * episodes.classes.shape[1]
     bound = model.held_out_bound(episodes, seed=seed, progress=progress) if two_shots else None
     share = tasks.mean_mixture().mean(axis=0)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from tasktheme.data.dataset import Dataset
 from tasktheme.data.episodes import Episodes
+from tasktheme.errors import DataError
 from tasktheme.learners.meta import MetaLearner
 from tasktheme.learners.settings import LearnerSettings
 from tasktheme.learners.testing import Accuracies, listed_classes, listed_episodes
@@ -48,6 +49,21 @@ def run_test(
     wanted = suitable_tasks(dataset, learner.settings) if tasks is None else tasks
     accuracies = learner.test(dataset, wanted, seed=seed, progress=progress)
     return Tested(dataset, learner, listed_classes(dataset, learner.settings, wanted, seed=seed), accuracies, seed)
+
+
+def known_test(learner: MetaLearner, dataset: Dataset, accuracies: Accuracies) -> Tested:
+    """What an earlier meta-test found, instead of a test; it must be of the same learner, data and settings."""
+    about, seed = accuracies.about, accuracies.about["seed"]
+    same = {"fingerprint": learner.fingerprint, "data": dataset.name}
+    same |= {name: getattr(learner.settings, name) for name in ("ways", "shots", "queries", "within_group")}
+    for name, value in same.items():
+        if about[name] != value:
+            raise DataError(f"these accuracies are of another test: {name} is {about[name]}, but {value} here")
+    classes = listed_classes(dataset, learner.settings, about["tasks"], seed=seed)
+    names = [" ".join(row) for row in np.asarray(dataset.class_names)[classes.numpy()]]
+    if names != list(accuracies.columns["classes"]):
+        raise DataError("these accuracies are of other tasks than this data set has")
+    return Tested(dataset, learner, classes, accuracies, seed)
 
 
 def suitable_tasks(dataset: Dataset, settings: LearnerSettings) -> int | str:

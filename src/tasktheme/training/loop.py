@@ -122,6 +122,12 @@ class Trainer:
             if not self.finished:
                 self._finish(stopping, checkpoint, progress=progress)
 
+    def refit_themes(self, *, progress: bool = True) -> None:
+        """Instead of a training: new themes for the encoder as it is, by full EM."""
+        self.step = self.steps
+        with stop_requests() as stopping:
+            self._finish(stopping, None, progress=progress, anew=True)
+
     def _run_steps(self, advance: Advance, stopping: Callable[[], bool], checkpoint: Callable[[], None] | None) -> None:
         every = max(1, self.steps // _RECORDS)
         saved = shown = time.monotonic()
@@ -268,14 +274,21 @@ class Trainer:
             batches = [self.sampler.draw(task)[0] for task in torch.arange(count, device=self.device).split(100)]
         return embed_tasks(self.networks.encoder, self.data, batches)
 
-    def _finish(self, stopping: Callable[[], bool], checkpoint: Callable[[], None] | None, *, progress: bool) -> None:
-        """What follows the last step, with the encoder frozen: the number of themes, full EM, themes that nothing needs."""
+    def _finish(
+        self, stopping: Callable[[], bool], checkpoint: Callable[[], None] | None, *, progress: bool, anew: bool = False
+    ) -> None:
+        """What follows the last step, with the encoder frozen: the number of themes, full EM, themes that nothing needs.
+
+        ``anew`` begins with new themes, whatever they were.
+        """
         settings = self.settings
         polished = settings.polish_sweeps > 0 and settings.polish_tasks > 0
-        if polished or settings.choose_themes:
+        if polished or settings.choose_themes or anew:
             embedded = self._embedded_tasks(settings.polish_tasks or _CHECKED_TASKS)
             if settings.choose_themes and self.choice is None:
                 self._choose_themes(embedded, stopping, progress=progress)
+            elif anew:
+                self._start_themes(embedded)
             if polished:
                 self._polish(embedded, stopping, checkpoint, progress=progress)
         self.finished = True
