@@ -11,6 +11,7 @@ from scipy import stats
 
 import tasktheme as tt
 from oracles.small import SMALL, small_images
+from tasktheme.errors import DataError
 from tasktheme.evaluation import RIVALS, evaluate_tasks, raw, same_group_auc
 from tasktheme.report import plots
 from tasktheme.report.tables import evaluation_table
@@ -111,5 +112,5 @@ def test_classes_are_the_groups_where_there_is_one_group(model: tt.PTM) -> None:
     as_groups = small_images(1).classes_as_groups()
     assert as_groups.group_names[:2] == ("group 0/class 0", "group 0/class 1")
     np.testing.assert_array_equal(as_groups.x, small_images(1).x)
-    with pytest.raises(tt.DataError, match="at least two groups"):
+    with pytest.raises(DataError, match="at least two groups"):
         tt.evaluate(model, across, ways=2, shots=5, n=8)
