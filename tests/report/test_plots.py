@@ -458,6 +458,12 @@ def test_training_curves_draw_every_term(model: tt.PTM) -> None:
     assert all(first.get_shared_x_axes().joined(first, other) for other in figure.axes[1:])
 
 
+def test_long_trainings_are_counted_in_thousands() -> None:
+    figure = plots.training_curves([{"tasks": 5000.0, "loss": 2.0}, {"tasks": 40_000.0, "loss": 1.0}])
+    assert figure.axes[0].lines[0].get_xdata().tolist() == [5.0, 40.0]  # type: ignore[union-attr]
+    assert "training tasks seen (thousands)" in _texts(figure)
+
+
 def test_training_curves_show_unknown_terms_and_gaps() -> None:
     figure = plots.training_curves([{"tasks": 5.0, "loss": 1.0}, {"tasks": 10.0, "loss": 0.5, "novel": 2.0}])
     assert [axes.get_title(loc="left") for axes in figure.axes[:2]] == ["loss", "novel"]

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from tasktheme.maths import dirichlet
 
+_FEW_THEMES = 16  # below so many torch's soft-max along the last axis is up to ten times slower on a CPU than along another
+
 
 @dataclass(frozen=True)
 class TaskPosterior:
@@ -26,7 +28,10 @@ class TaskPosterior:
 
 def responsibilities(log_likelihood: Float[Tensor, "T N K"], gamma: Float[Tensor, "T K"]) -> Float[Tensor, "T N K"]:
     """ln r_ink, normalised over themes: ln r proportional to E[ln N(u; mu_k, Sigma_k)] + E[ln pi_k]."""
-    return torch.log_softmax(log_likelihood + dirichlet.expected_log(gamma).unsqueeze(-2), dim=-1)
+    weighted = log_likelihood + dirichlet.expected_log(gamma).unsqueeze(-2)
+    if weighted.device.type == "cpu" and weighted.shape[-1] < _FEW_THEMES:
+        return torch.log_softmax(weighted.mT.contiguous(), dim=-2).mT.contiguous()
+    return torch.log_softmax(weighted, dim=-1)
 
 
 def e_step(

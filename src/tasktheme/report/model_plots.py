@@ -19,6 +19,7 @@ from tasktheme.report.style import COLOURS, FAINT, SMALL, WIDTH, new_figure, num
 from tasktheme.report.typical import full_contrast, is_ink, typical_rows
 
 _TILE, _GAP, _LABEL = 1.0, 0.08, 1.9  # sizes in the gallery, an image being 1
+_MANY_TASKS = 20_000  # whose ticks would run into each other
 _FEW_PANELS = 3  # in a row of the training curves
 
 _TERMS = {  # the history's names as the paper writes them
@@ -96,7 +97,8 @@ def training_curves(history: Sequence[Mapping[str, float]]) -> Figure:
         raise DataError("there is no training to draw: the history is empty")
     found = {name: None for row in history for name in row if name not in ("tasks", "gradient_norm")}
     names = [name for name in _TERMS if name in found] + [name for name in found if name not in _TERMS]
-    tasks = [row["tasks"] for row in history]
+    unit = 1000 if history[-1]["tasks"] >= _MANY_TASKS else 1
+    tasks = [row["tasks"] / unit for row in history]
     rows = -(-len(names) // _FEW_PANELS)
     figure = new_figure(0.4 + 1.15 * rows)
     panels = figure.subplots(rows, _FEW_PANELS, sharex=True, squeeze=False).flatten()
@@ -114,5 +116,5 @@ def training_curves(history: Sequence[Mapping[str, float]]) -> Figure:
         axes.tick_params(labelbottom=place + _FEW_PANELS >= len(names))
     for axes in panels[len(names) :]:
         axes.set_axis_off()
-    figure.supxlabel("training tasks seen", fontsize=8.0)
+    figure.supxlabel(f"training tasks seen{' (thousands)' if unit > 1 else ''}", fontsize=8.0)
     return figure
