@@ -94,9 +94,9 @@ def test_a_compiled_step_is_the_step(name: str, changes: dict[str, Any]) -> None
     support, query = (eager.points(part, settings.training_ways) for part in drawn)
     with precision(settings):
         expected = meta_gradients(learner, support, query, Noise(0, numbers))
-        found = WholeStep(learner, meta_gradients)(support, query, 0, numbers)
+        found = WholeStep(meta_gradients)(learner, support, query, 0, numbers)
         [accuracy] = adapted_accuracy(learner, support, query, Noise(0, numbers))
-        [tested] = WholeStep(learner, adapted_accuracy)(support, query, 0, numbers)
+        [tested] = WholeStep(adapted_accuracy)(learner, support, query, 0, numbers)
     assert (accuracy - tested).abs().mean() < 0.1  # a query at the border may fall to either side
     for ours, plain in zip(found[2:], expected[2:], strict=True):
         if rough:

@@ -38,12 +38,6 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-@pytest.fixture
-def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Programs run as they were written down: code for a CPU would take minutes to make."""
-    monkeypatch.setattr(whole_step, "compile_step", lambda program: program)
-
-
 def points(seed: int, each: int) -> Points:
     """Images of few grey levels, as drawings are: many neighbours are equal."""
     generator = torch.Generator().manual_seed(seed)
@@ -57,17 +51,17 @@ def points(seed: int, each: int) -> Points:
 def test_one_program_gives_the_numbers_of_the_step(case: str, step: whole_step.Step) -> None:
     name, own = CASES[case]
     learner = build_learner(name, {"ways": 3, "filters": 4, "modules": 2} | own, (1, 10, 9)).double()
-    whole = WholeStep(learner, step)
+    whole = WholeStep(step)
     for turn in range(2):  # other parameters, images and tasks: the program is the same
         support, query, tasks = points(turn, 1), points(turn + 5, 2), torch.tensor([turn, 9])
         expected = step(learner, support, query, Noise(3, tasks))
-        for ours, plain in zip(whole(support, query, 3, tasks), expected, strict=True):
+        for ours, plain in zip(whole(learner, support, query, 3, tasks), expected, strict=True):
             torch.testing.assert_close(ours, plain, rtol=1e-9, atol=1e-12)
             assert not ours.requires_grad
         with torch.no_grad():
             for parameter in learner.parameters():
                 parameter.mul_(torch.linspace(0.5, 1.5, parameter.numel(), dtype=torch.float64).view_as(parameter))
-    assert len(whole._made) == 1
+    assert len(whole.made) == 1
 
 
 @pytest.mark.parametrize("size", [(6, 4), (7, 5)])
@@ -129,11 +123,11 @@ def test_a_training_by_programs_is_the_training_and_resumes_to_the_same_bits(nam
 def test_testing_by_programs_gives_the_same_accuracies(monkeypatch: pytest.MonkeyPatch) -> None:
     learner, data = trainer("maml", compiled=False).learner.double(), small_images()
     classes = random_classes(data, learner.settings, 7, seed=0)
-    program = WholeStep(learner, adapted_accuracy)
+    program = WholeStep(adapted_accuracy)
     monkeypatch.setattr("tasktheme.learners.testing.tasks_at_once", lambda *_: 3)  # parts of 3, 3 and 1
     plain, ours = (task_accuracies(learner.float(), data, classes, seed=0, compiled=each) for each in (None, program))
     np.testing.assert_array_equal(ours, plain)
-    assert len(program._made) == 1
+    assert len(program.made) == 1
 
 
 def test_no_compiler_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +154,7 @@ labels = torch.arange(4).remainder(2).repeat(2, 1)
 support, query = (Points(torch.rand(2, n, 1, 6, 5, dtype=torch.float64), labels[:, :n], 2) for n in (2, 4))
 tasks = torch.tensor([3, 10**9])
 expected = meta_gradients(learner, support, query, Noise(5, tasks))
-for ours, plain in zip(WholeStep(learner, meta_gradients)(support, query, 5, tasks), expected, strict=True):
+for ours, plain in zip(WholeStep(meta_gradients)(learner, support, query, 5, tasks), expected, strict=True):
     torch.testing.assert_close(ours, plain, rtol=1e-6, atol=1e-9)
 """
 

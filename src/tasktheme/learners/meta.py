@@ -19,7 +19,7 @@ from tasktheme.learners.testing import Accuracies, listed_classes, task_accuraci
 from tasktheme.learners.training import MetaTrainer, resume_meta_training, save_meta_training
 from tasktheme.learners.whole_step import WholeStep, adapted_accuracy
 from tasktheme.storage import LEARNER, check_tensors, fingerprint, load_model, save_model
-from tasktheme.training.compiler import compiler_fault
+from tasktheme.training.compiler import require_compiler
 from tasktheme.training.resumable import CHECKPOINT_SECONDS, check_run, run_resumably
 
 
@@ -82,7 +82,7 @@ class MetaLearner:
         learner = build_learner(self.name, self.settings.as_dict(), train.point_shape)
         steps = -(-tasks // self.settings.batch_tasks)
         if compiled:
-            _require_compiler(self.device)
+            require_compiler(self.device)
         trainer = MetaTrainer(learner, train, steps, self.device, validation, compiled, float(checkpoint_every))
         run_resumably(trainer, file, save=save_meta_training, load=resume_meta_training, progress=progress)
         self._learner, self.history, self.validations = learner, trainer.history, trainer.validations
@@ -99,8 +99,8 @@ class MetaLearner:
         learner, dataset = self._require_fitted(), _test_part(data)
         classes = listed_classes(dataset, self.settings, tasks, seed=seed)
         if compiled:
-            _require_compiler(self.device)
-        program = WholeStep(learner, adapted_accuracy) if compiled else None
+            require_compiler(self.device)
+        program = WholeStep(adapted_accuracy) if compiled else None
         accuracy = task_accuracies(learner, dataset, classes, seed=seed, progress=progress, compiled=program)
         names = np.asarray(dataset.class_names)[classes.numpy()]
         groups = torch.as_tensor(dataset.class_group)[classes]
@@ -192,11 +192,6 @@ class MetaLearner:
         if tuple(array.shape[1:]) != shape or not len(array):
             raise DataError(f"{what}: expected images of shape {shape}, got an array of shape {tuple(array.shape)}")
         return (array.float() / 255.0 if array.dtype == torch.uint8 else array.float()).unsqueeze(0)
-
-
-def _require_compiler(device: torch.device) -> None:
-    if (fault := compiler_fault(device)) is not None:
-        raise SettingsError(f"torch cannot compile the step here: {fault}; go without compiling it")
 
 
 def _test_part(data: Dataset | DataSplit) -> Dataset:
