@@ -206,7 +206,7 @@ def test_a_step_never_waits_for_the_device(
 @pytest.mark.parametrize("name", NAMES)
 def test_compiled_arms_live_as_others_do(name: str, model: tt.PTM) -> None:
     """Random learns alike; worst case and predicted look alike; nothing is compiled anew after the preparation."""
-    own = {"modules": 1} if name == "protonet" else {"modules": 1, "inner_steps": 1, "test_steps": 1}
+    own = {} if name == "protonet" else {"modules": 1, "inner_steps": 1, "test_steps": 1}
     world = make_world(name, model=model, **own)
     policies: dict[str, Policy] = {"random": Random(), "worst-case": WorstCase(), "predicted": Predicted(looks=3, memory=2)}
     plain, programs = run(world, name, policies), Programs()
@@ -218,6 +218,7 @@ def test_compiled_arms_live_as_others_do(name: str, model: tt.PTM) -> None:
         arms.train_step()
     assert [len(whole.made) for whole in (programs.learn, programs.look)] == [1, 2]  # six tasks by worst case, three else
     assert torch.equal(arms.picked, plain.picked)
-    torch.testing.assert_close(arms.losses, plain.losses, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(arms.losses, plain.losses, rtol=1e-4, atol=1e-5)
+    assert plain.losses.mean() > 0.05  # there is something to learn
     for ours, theirs in zip(arms.learner.parameters(), plain.learner.parameters(), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
