@@ -14,6 +14,7 @@ from tasktheme.device import find_device
 from tasktheme.errors import DataError, ModelFileError, NotFittedError, SettingsError
 from tasktheme.learners.base import Learner, Noise, Points, precision
 from tasktheme.learners.build import build_learner, find_learner
+from tasktheme.learners.convolution import triton_runs
 from tasktheme.learners.settings import LearnerSettings
 from tasktheme.learners.testing import Accuracies, listed_classes, task_accuracies
 from tasktheme.learners.training import MetaTrainer, resume_meta_training, save_meta_training
@@ -174,7 +175,7 @@ class MetaLearner:
             with torch.device("meta"):  # nothing is allocated, whatever the settings claim
                 expected = build_learner(found.name, about["settings"], point_shape).state_dict()
             check_tensors(tensors, expected)
-            learner = build_learner(found.name, about["settings"], point_shape).to(where)
+            learner = build_learner(found.name, _suited(found.settings, where).as_dict(), point_shape).to(where)
             learner.load_state_dict(tensors)
         except (KeyError, TypeError, ValueError, RuntimeError, SettingsError) as error:
             raise ModelFileError(f"{str(path)!r} is damaged: {' '.join(str(error).split())}") from error
@@ -192,6 +193,16 @@ class MetaLearner:
         if tuple(array.shape[1:]) != shape or not len(array):
             raise DataError(f"{what}: expected images of shape {shape}, got an array of shape {tuple(array.shape)}")
         return (array.float() / 255.0 if array.dtype == torch.uint8 else array.float()).unsqueeze(0)
+
+
+def _suited(settings: LearnerSettings, device: torch.device) -> LearnerSettings:
+    """The settings of a saved learner with what is a matter of the machine as this one can do it."""
+    changes = {}
+    if settings.convolution == "triton" and not triton_runs(device):
+        changes["convolution"] = "auto"
+    if settings.precision == "bfloat16":
+        changes["precision"] = "auto"
+    return settings.changed(changes)
 
 
 def _test_part(data: Dataset | DataSplit) -> Dataset:
