@@ -78,5 +78,6 @@ def target_entropies(learner: Learner, tasks: Tasks, targets: Tasks, *, seed: in
 
 
 def _blocks(learner: Learner, tasks: Tasks, points: int) -> list[slice]:
-    size = tasks_at_once(learner, points, tasks.numbers.device)
+    parts = -(-len(tasks) // tasks_at_once(learner, points, tasks.numbers.device))
+    size = -(-len(tasks) // parts)  # as equal as can be: a compiled program is for one number of tasks
     return [slice(first, first + size) for first in range(0, len(tasks), size)]
