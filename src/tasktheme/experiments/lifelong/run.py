@@ -29,8 +29,8 @@ from tasktheme.training.interrupt import stop_requests
 _SAVE_SECONDS = 20.0
 _SHOW_SECONDS = 0.5
 _FINAL_BLOCK = 500  # tasks of the last test between two looks at the clock
-# An H200 takes 32 ms for a step of twelve arms of MAML, and 2.5 minutes to compile it and its test. With the factor of three that
-# compiling brings in meta-training, about 22 ms are saved in each step, and 150 s in 7,000 of them.
+# An H200 takes 32 ms for a step of twelve arms of MAML, and about 2.5 minutes to compile such a step and its test. If a compiled
+# step takes 10 ms, 22 ms are saved in each, and those 150 s in 7,000 of them.
 _STEPS_WORTH_COMPILING = 7_000
 
 Stopping = Callable[[], bool]
