@@ -194,14 +194,14 @@ def main() -> None:
         try:
             trainer, support, query = ours(size, compiled, convolution=impl, precision=kind)
             learner, numbers = trainer.learner, torch.arange(test_tasks, device=device)
-            whole = WholeStep(learner, adapted_accuracy)
+            whole = WholeStep(adapted_accuracy)
 
             def test(
                 learner: Any = learner, whole: Any = whole, compiled: bool = compiled, support: Any = support, query: Any = query,
                 numbers: Tensor = numbers,
             ) -> None:  # fmt: skip
                 if compiled:
-                    whole(support, query, 0, numbers)
+                    whole(learner, support, query, 0, numbers)
                 else:
                     adapted_accuracy(learner, support, query, Noise(0, numbers))
 

@@ -1,10 +1,11 @@
 """What a step of the lifelong experiment costs: A arms side by side, beside meta-training on mini-batches of A tasks.
 
     python benchmarks/lifelong.py --device cuda --arms 12 --learner maml
-    python benchmarks/lifelong.py --device cuda --arms 3 --policy worst-case
+    python benchmarks/lifelong.py --device cuda --arms 3 --policy worst-case --compile
 
 The work is that of mini-ImageNet: 5 ways, 1 shot, 15 queries, 64x64 colour images, a pool of 200 tasks; a step is pick, update,
-discard, add. Images are noise: speed does not depend on what they show. Prints milliseconds for a step of all arms together.
+discard, add. Images are noise: speed does not depend on what they show. Prints milliseconds for a step of all arms together;
+--compile compiles both first, and says how long that took.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import torch
 from tasktheme.bench.speed import random_images
 from tasktheme.data.dataset import DataSplit
 from tasktheme.device import find_device
-from tasktheme.experiments.lifelong.arms import Arm, SideBySide
+from tasktheme.experiments.lifelong.arms import Arm, Programs, SideBySide
 from tasktheme.experiments.lifelong.settings import LifelongSettings, lifelong_learner
 from tasktheme.experiments.lifelong.world import World
 from tasktheme.learners.base import precision
@@ -62,6 +63,7 @@ def main() -> None:
     parser.add_argument("--filters", type=int)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--compile", action="store_true", dest="compiled")
     options = parser.parse_args()
     device = find_device(options.device)
     settings = lifelong_learner(options.learner, {} if options.filters is None else {"filters": options.filters})
@@ -70,12 +72,20 @@ def main() -> None:
     with precision(settings):
         policies = {options.policy: build_policy(options.policy)}
         steps = _MOST // options.arms
-        arms = SideBySide(world, [Arm(options.policy, seed) for seed in range(options.arms)], policies, options.learner, steps)
+        listed, programs = [Arm(options.policy, seed) for seed in range(options.arms)], Programs() if options.compiled else None
+        arms = SideBySide(world, listed, policies, options.learner, steps, programs)
+        begun = time.monotonic()
+        arms.prepare()
+        prepared = time.monotonic() - begun
         ours = milliseconds(arms.train_step, device, options.seconds)
         batch = settings.changed({"batch_tasks": options.arms})
-        trainer = MetaTrainer(build_learner(options.learner, batch.as_dict(), data.point_shape), data, steps, device)
+        trainer = MetaTrainer(
+            build_learner(options.learner, batch.as_dict(), data.point_shape), data, steps, device, None, options.compiled
+        )
         one = milliseconds(trainer.train_step, device, options.seconds)
     print(f"{options.learner}, {options.policy}, {options.arms} arms: {ours:.1f} ms a step of all")
+    if options.compiled:
+        print(f"compiled in {prepared:.0f} s")
     print(f"meta-training, mini-batches of {options.arms} tasks: {one:.1f} ms")
 
 

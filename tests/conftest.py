@@ -63,6 +63,14 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture
+def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps that are compiled run as they were written down: code for a CPU would take minutes to make."""
+    from tasktheme.learners import whole_step
+
+    monkeypatch.setattr(whole_step, "compile_step", lambda program: program)
+
+
+@pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
     """Run the command line in this process, on a terminal or in a pipe: exit code, standard output, standard error."""
     from tasktheme import cli

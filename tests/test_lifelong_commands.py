@@ -54,6 +54,18 @@ def test_every_policy_in_both_settings(run, made: tuple[Path, Path, Path], tmp_p
     assert (tmp_path / "out" / "lifelong.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_no_compiler_is_one_line(run, made: tuple[Path, Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasktheme.training.compiler.compiler_fault", lambda device: "no C++ compiler")
+    common = ["experiment", "lifelong", made[0], "--held-out", 0.5, "--seeds", 1, "--steps", 1, *SETTINGS, "--device", "cpu"]
+    common += ["--policies", "random", "--out", tmp_path / "out"]
+    code, _, err = run(*common, "--compile")
+    assert code == 2
+    assert "no C++ compiler; go without compiling" in err
+    assert err.count("\n") == 1
+    code, _, err = run(*common, "--no-compile", "-q")
+    assert code == 0, err
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -55,6 +55,10 @@ def lifelong(
     ] = None,
     smoothing: Annotated[float, typer.Option(help="Weight of the moving average in curves.")] = 0.98,
     change: Change = None,
+    compiled: Annotated[
+        bool | None,
+        typer.Option("--compile/--no-compile", help="Compile updates and tests first (default: for many steps on a GPU)."),
+    ] = None,
     device: Device = DeviceName.auto,
     data_dir: DataDir = None,
     size: Size = 64,
@@ -106,6 +110,7 @@ def lifelong(
             device=device.value,
             progress=not quiet,
             changes=changes,
+            compiled=compiled,
         )
     except Interrupted as stop:
         leave(f"{stop}; run the same command again to go on", INTERRUPTED)

@@ -14,6 +14,7 @@ from tasktheme.learners.arms import ArmsOptimiser, arm_of, clip_each, stack_arms
 from tasktheme.learners.base import Learner, Noise, Points
 from tasktheme.learners.build import build_learner
 from tasktheme.learners.testing import ListedTasks, random_classes
+from tasktheme.learners.whole_step import arm_gradients
 
 every = pytest.mark.parametrize("name", NAMES)
 ARMS = 3
@@ -64,7 +65,7 @@ def test_arms_train_as_each_does_alone(name: str, own: dict[str, Any]) -> None:
     for step in range(4):
         support, query = make_points(ARMS, 1, seed=10 + step), make_points(ARMS, 2, seed=20 + step)
         numbers = 5 * step + torch.arange(ARMS)
-        norms = optimiser.step(stacked.meta_loss(support, query, Noise(0, numbers))[0])
+        norms = optimiser.step(arm_gradients(stacked, support, query, Noise(0, numbers))[1:])
         for arm, (learner, adam) in enumerate(zip(learners, adams, strict=True)):
             adam.zero_grad()
             noise = Noise(0, numbers[arm : arm + 1])
@@ -87,8 +88,8 @@ def test_an_arm_at_rest_stays_as_it_was(resting: int) -> None:
         if step == resting:
             kept = [value[1].clone() for value in (*stacked.parameters(), *optimiser.tensors().values())]
         mask = active if step >= resting else torch.ones_like(active)
-        optimiser.step(stacked.meta_loss(support, query, noise)[0], mask)
-        other.step(free.meta_loss(support, query, noise)[0])
+        optimiser.step(arm_gradients(stacked, support, query, noise)[1:], mask)
+        other.step(arm_gradients(free, support, query, noise)[1:])
     now = [value[1] for value in (*stacked.parameters(), *optimiser.tensors().values())]
     kept += [torch.zeros_like(value) for value in now[len(kept) :]]  # moments, of an arm that never moved
     for before, after in zip(kept, now, strict=True):
@@ -107,7 +108,8 @@ def test_the_optimiser_goes_on_from_its_tensors() -> None:
     def train(learner: Learner, optimiser: ArmsOptimiser, steps: range) -> None:
         for step in steps:
             noise = Noise(0, torch.arange(ARMS))
-            optimiser.step(learner.meta_loss(make_points(ARMS, 1, seed=step), make_points(ARMS, 2, seed=9 + step), noise)[0])
+            support, query = make_points(ARMS, 1, seed=step), make_points(ARMS, 2, seed=9 + step)
+            optimiser.step(arm_gradients(learner, support, query, noise)[1:])
 
     train(stacked, optimiser, range(3))
     kept = {name: value.clone() for name, value in optimiser.tensors().items()}

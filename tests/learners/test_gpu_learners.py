@@ -74,35 +74,42 @@ def test_a_replayed_step_is_the_step(name: str, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.filterwarnings("ignore")  # of the compiler's own
 @pytest.mark.parametrize(
-    ("name", "changes"),
+    ("name", "changes", "tolerance"),
     [
-        ("maml", {"convolution": "triton"}),
-        ("maml", {"convolution": "triton", "precision": "bfloat16"}),
-        ("maml", {"convolution": "patches", "first_order": True}),
-        ("abml", {"convolution": "triton", "samples": 1}),
-        ("protonet", {}),
+        ("maml", {"convolution": "triton"}, 5e-3),
+        ("maml", {"convolution": "triton", "precision": "bfloat16"}, 0.05),  # rounding alone moves such a gradient by 0.01
+        ("abml", {"samples": 1}, 5e-3),
+        ("protonet", {}, 5e-3),
     ],
 )
-def test_a_compiled_step_is_the_step(name: str, changes: dict[str, Any]) -> None:
-    """Gradients at the same weights, and the replay of the compiled step in a training."""
-    rough = changes.get("precision") == "bfloat16"
-    compiled, eager = (trained(name, GPU, 8, compiled=flag, **changes) for flag in (True, False))
-    assert compiled._means()["loss"] == pytest.approx(eager._means()["loss"], rel=3e-2 if rough else 2e-3)
-    learner, settings = eager.learner, eager.settings
-    numbers = torch.arange(4, device=GPU)
+def test_a_compiled_step_is_the_step(name: str, changes: dict[str, Any], tolerance: float) -> None:
+    """The replay of the compiled step in a training, and its gradients at the first weights, relative to their norm.
+
+    One program for each learner, and a small one: making it takes as long as it has operations.
+    """
+    own = {"modules": 3} if name == "protonet" else {"modules": 1, "inner_steps": 1, "inner_rate": 0.1}
+    compiled, eager = (trained(name, GPU, 6, compiled=flag, filters=8, **own | changes) for flag in (True, False))
+    assert compiled._means()["loss"] == pytest.approx(eager._means()["loss"], rel=tolerance)
+    settings = eager.settings
+    learner = build_learner(name, settings.as_dict(), eager.dataset.point_shape).to(GPU)
+    numbers = torch.arange(settings.batch_tasks, device=GPU)
     drawn = eager.sampler.draw(numbers, settings.shots, settings.queries)
     support, query = (eager.points(part, settings.training_ways) for part in drawn)
+    assert compiled._whole is not None
     with precision(settings):
-        expected = meta_gradients(learner, support, query, Noise(0, numbers))
-        found = WholeStep(learner, meta_gradients)(support, query, 0, numbers)
-        [accuracy] = adapted_accuracy(learner, support, query, Noise(0, numbers))
-        [tested] = WholeStep(learner, adapted_accuracy)(support, query, 0, numbers)
-    assert (accuracy - tested).abs().mean() < 0.1  # a query at the border may fall to either side
-    for ours, plain in zip(found[2:], expected[2:], strict=True):
-        if rough:
-            assert (ours - plain).norm() < 0.2 * plain.norm() + 1e-4
-        else:
-            torch.testing.assert_close(ours, plain, rtol=1e-2, atol=1e-3 * float(plain.abs().max()) + 1e-6)
+        expected = meta_gradients(learner, support, query, Noise(0, numbers))[2:]
+        found = compiled._whole(learner, support, query, 0, numbers)[2:]
+    assert len(compiled._whole.made) == 1
+    ours, plain = (torch.cat([slope.flatten() for slope in slopes]) for slopes in (found, expected))
+    assert (ours - plain).norm() < tolerance * plain.norm()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_compiled_testing_gives_nearly_the_same_accuracies() -> None:
+    learner, data = trained("maml", GPU, 4, filters=8, modules=1, inner_steps=1, test_steps=1).learner, small_images()
+    classes, program = random_classes(data, learner.settings, 40, seed=0), WholeStep(adapted_accuracy)
+    plain, ours = (task_accuracies(learner, data, classes, seed=0, compiled=by) for by in (None, program))
+    assert np.abs(ours - plain).mean() < 0.02  # a query at the border may fall to either side
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -14,6 +14,7 @@ from oracles.small import small_images, small_vectors
 from tasktheme.errors import DataError, Interrupted, ModelFileError, OutputError, SettingsError, TrainingError
 from tasktheme.learners.build import build_learner
 from tasktheme.learners.training import MetaTrainer, resume_meta_training, save_meta_training
+from tasktheme.selection.task2vec import Task2Vec
 
 CPU = torch.device("cpu")
 TINY: dict[str, Any] = {"ways": 3, "queries": 3, "filters": 4, "modules": 3, "batch_tasks": 2, "validate_every": 8}
@@ -204,6 +205,36 @@ def test_saved_and_loaded_it_predicts_the_same_bits(fitted: tt.MetaLearner, tmp_
         fitted.save(tmp_path / "run")
     with pytest.raises(ModelFileError, match="is not a model"):
         tt.PTM.load(tmp_path / "run")
+
+
+def test_a_run_of_a_gpu_is_used_as_this_machine_can(fitted: tt.MetaLearner, tmp_path: Path) -> None:
+    on_gpu = fitted.settings.changed({"convolution": "triton", "precision": "bfloat16"})
+    with pytest.MonkeyPatch.context() as patch:  # as a GPU would have saved it
+        patch.setattr(fitted, "settings", on_gpu)
+        fitted.save(tmp_path / "run")
+    loaded = tt.MetaLearner.load(tmp_path / "run", device="cpu")
+    data = small_images()
+    np.testing.assert_array_equal(loaded.test(data, 5).accuracy, fitted.test(data, 5).accuracy)
+    x, y = data.x[:30:10], [0, 1, 2]
+    np.testing.assert_array_equal(loaded.predict(x, y, x), fitted.predict(x, y, x))  # in float32, to the bit
+    tasks = tt.draw_tasks(data, loaded, 3)
+    probes = (Task2Vec(each.learner, samples=1).describe(tasks) for each in (loaded, fitted))
+    assert torch.equal(*probes)
+    assert loaded.settings == on_gpu  # what it was trained with, and is saved with
+    loaded.save(tmp_path / "again")
+    assert tt.MetaLearner.load(tmp_path / "again", device="cpu").settings == on_gpu
+    with pytest.raises(SettingsError, match="'triton' needs a GPU"):  # a choice, in training
+        tt.MetaLearner("maml", device="cpu", **changes("maml", convolution="triton")).fit(data, 2, progress=False)
+
+
+def test_precision_is_chosen_by_the_device() -> None:
+    learners = {
+        kind: build_learner("maml", changes("maml", precision=kind), (1, 16, 16)) for kind in ("auto", "bfloat16", "tf32")
+    }
+    x = torch.rand((2, 3, 1, 16, 16))
+    found = {kind: learner.network.logits(dict(learner.weights), x) for kind, learner in learners.items()}  # type: ignore[call-overload]
+    assert torch.equal(found["auto"], found["tf32"])
+    assert not torch.equal(found["bfloat16"], found["tf32"])
 
 
 def test_predict_takes_plain_arrays(fitted: tt.MetaLearner) -> None:

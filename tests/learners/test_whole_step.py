@@ -19,29 +19,29 @@ from oracles.learners import NAMES
 from oracles.small import small_images
 from tasktheme.errors import SettingsError
 from tasktheme.learners import whole_step
+from tasktheme.learners.arms import stack_arms
 from tasktheme.learners.base import Noise, Points
 from tasktheme.learners.build import build_learner
 from tasktheme.learners.pooling import _COMPARING, _LIBRARY
 from tasktheme.learners.testing import random_classes, task_accuracies
 from tasktheme.learners.training import MetaTrainer, resume_meta_training, save_meta_training
-from tasktheme.learners.whole_step import WholeStep, adapted_accuracy, meta_gradients
+from tasktheme.learners.whole_step import WholeStep, adapted_accuracy, adapted_losses, arm_gradients, meta_gradients
 from tasktheme.training import compiler
 
 CPU = torch.device("cpu")
-STEPS = {"inner_steps": 2, "test_steps": 2}
-CASES: dict[str, tuple[str, dict[str, Any]]] = {
-    "second order": ("maml", STEPS),
-    "first order": ("maml", STEPS | {"first_order": True}),
-    "learned rates": ("maml", STEPS | {"learn_rates": True}),
-    "abml": ("abml", STEPS | {"test_samples": 2}),
-    "protonet": ("protonet", {}),
+ONE = {"modules": 1, "inner_steps": 1, "test_steps": 1}
+CASES: dict[str, tuple[str, whole_step.Step, dict[str, Any]]] = {
+    "second order": ("maml", meta_gradients, ONE | {"modules": 2}),
+    "first order": ("maml", meta_gradients, ONE | {"inner_steps": 2, "first_order": True}),
+    "learned rates": ("maml", meta_gradients, ONE | {"inner_steps": 2, "learn_rates": True}),
+    "abml": ("abml", meta_gradients, ONE),
+    "protonet": ("protonet", meta_gradients, {"modules": 2}),
+    "arms": ("maml", arm_gradients, ONE),
+    "learned rates, tested": ("maml", adapted_accuracy, ONE | {"modules": 2, "test_steps": 2, "learn_rates": True}),
+    "abml, tested": ("abml", adapted_accuracy, ONE | {"test_samples": 2}),
+    "protonet, tested": ("protonet", adapted_accuracy, {"modules": 1}),
+    "looked at": ("maml", adapted_losses, ONE),
 }
-
-
-@pytest.fixture
-def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Programs run as they were written down: code for a CPU would take minutes to make."""
-    monkeypatch.setattr(whole_step, "compile_step", lambda program: program)
 
 
 def points(seed: int, each: int) -> Points:
@@ -52,22 +52,26 @@ def points(seed: int, each: int) -> Points:
 
 
 @pytest.mark.usefixtures("uncompiled")
-@pytest.mark.parametrize("step", [meta_gradients, adapted_accuracy])
 @pytest.mark.parametrize("case", CASES)
-def test_one_program_gives_the_numbers_of_the_step(case: str, step: whole_step.Step) -> None:
-    name, own = CASES[case]
-    learner = build_learner(name, {"ways": 3, "filters": 4, "modules": 2} | own, (1, 10, 9)).double()
-    whole = WholeStep(learner, step)
+def test_one_program_gives_the_numbers_of_the_step(case: str) -> None:
+    name, step, own = CASES[case]
+    learner = build_learner(name, {"ways": 3, "filters": 4} | own, (1, 10, 9)).double()
+    if step is arm_gradients:
+        learner = stack_arms([learner, build_learner(name, learner.settings.as_dict() | {"seed": 1}, (1, 10, 9)).double()])
+    whole = WholeStep(step)
     for turn in range(2):  # other parameters, images and tasks: the program is the same
         support, query, tasks = points(turn, 1), points(turn + 5, 2), torch.tensor([turn, 9])
         expected = step(learner, support, query, Noise(3, tasks))
-        for ours, plain in zip(whole(support, query, 3, tasks), expected, strict=True):
+        for ours, plain in zip(whole(learner, support, query, 3, tasks), expected, strict=True):
             torch.testing.assert_close(ours, plain, rtol=1e-9, atol=1e-12)
             assert not ours.requires_grad
         with torch.no_grad():
             for parameter in learner.parameters():
                 parameter.mul_(torch.linspace(0.5, 1.5, parameter.numel(), dtype=torch.float64).view_as(parameter))
-    assert len(whole._made) == 1
+    assert len(whole.made) == 1
+    if step is adapted_accuracy:
+        whole(learner, support, query, 4, tasks)  # another seed: another program where there is chance
+        assert len(whole.made) == (2 if name == "abml" else 1)
 
 
 @pytest.mark.parametrize("size", [(6, 4), (7, 5)])
@@ -112,6 +116,8 @@ def weights(made: MetaTrainer) -> list[Tensor]:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_training_by_programs_is_the_training_and_resumes_to_the_same_bits(name: str, tmp_path: Path) -> None:
     plain, whole, stopped, resumed = (trainer(name, compiled=flag) for flag in (False, True, True, True))
+    for each in (stopped, resumed):  # their own programs would be the same
+        each._whole, each._tester = whole._whole, whole._tester
     for _ in range(2):
         stopped.train_step()
     stopped._validate()  # which the others do after two steps
@@ -129,11 +135,11 @@ def test_a_training_by_programs_is_the_training_and_resumes_to_the_same_bits(nam
 def test_testing_by_programs_gives_the_same_accuracies(monkeypatch: pytest.MonkeyPatch) -> None:
     learner, data = trainer("maml", compiled=False).learner.double(), small_images()
     classes = random_classes(data, learner.settings, 7, seed=0)
-    program = WholeStep(learner, adapted_accuracy)
+    program = WholeStep(adapted_accuracy)
     monkeypatch.setattr("tasktheme.learners.testing.tasks_at_once", lambda *_: 3)  # parts of 3, 3 and 1
     plain, ours = (task_accuracies(learner.float(), data, classes, seed=0, compiled=each) for each in (None, program))
     np.testing.assert_array_equal(ours, plain)
-    assert len(program._made) == 1
+    assert len(program.made) == 1
 
 
 def test_no_compiler_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +166,7 @@ labels = torch.arange(4).remainder(2).repeat(2, 1)
 support, query = (Points(torch.rand(2, n, 1, 6, 5, dtype=torch.float64), labels[:, :n], 2) for n in (2, 4))
 tasks = torch.tensor([3, 10**9])
 expected = meta_gradients(learner, support, query, Noise(5, tasks))
-for ours, plain in zip(WholeStep(learner, meta_gradients)(support, query, 5, tasks), expected, strict=True):
+for ours, plain in zip(WholeStep(meta_gradients)(learner, support, query, 5, tasks), expected, strict=True):
     torch.testing.assert_close(ours, plain, rtol=1e-6, atol=1e-9)
 """
 

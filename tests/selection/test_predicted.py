@@ -21,7 +21,7 @@ def plant(monkeypatch: pytest.MonkeyPatch, gamma: torch.Tensor, *, noise: float)
     share = (gamma / gamma.sum(dim=1, keepdim=True)).log()
     losses = 1.0 + 0.3 * (share[:, 0] - share[:, 2])
     losses = losses + noise * torch.randn(len(gamma), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    monkeypatch.setattr(predicted, "learner_losses", lambda learner, tasks, seed: losses[tasks.numbers])
+    monkeypatch.setattr(predicted, "learner_losses", lambda learner, tasks, **_: losses[tasks.numbers])
     return losses
 
 

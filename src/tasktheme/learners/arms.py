@@ -51,13 +51,13 @@ class ArmsOptimiser:
             capturable=next(learner.parameters()).is_cuda,
         )
 
-    def step(self, losses: Float[Tensor, " A"], active: Bool[Tensor, " A"] | None = None) -> Float[Tensor, " A"]:
-        """Step along the gradients, and give their norms before the bound.
+    def step(self, slopes: Sequence[Tensor], active: Bool[Tensor, " A"] | None = None) -> Float[Tensor, " A"]:
+        """Step along the gradients, which are bounded in place, and give their norms before that.
 
         An arm that is not active stays as it was; only Adam's correction for its first steps counts on.
         """
-        self._adam.zero_grad()
-        losses.sum().backward()
+        for parameter, slope in zip(self._named.values(), slopes, strict=True):
+            parameter.grad = slope
         norms = clip_each(self._named.values(), self._clip)
         before = {} if active is None else {name: value.clone() for name, value in self._changing().items()}
         self._adam.step()

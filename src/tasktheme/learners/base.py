@@ -7,7 +7,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import count
 from typing import Any, ClassVar
 
 import torch
@@ -40,12 +39,13 @@ class Noise:
 
     def __init__(self, seed: int, tasks: Int64[Tensor, " T"]) -> None:
         self._seed, self._tasks = seed, tasks
-        self._streams = count(_FIRST_STREAM)
+        self.calls = 0
 
     def normal(self, *shape: int) -> Float[Tensor, "T ..."]:
         """Standard normal numbers of the given shape for each task."""
-        places = _places(self._tasks, math.prod(shape))
-        return random_normal(self._seed, next(self._streams), self._tasks.unsqueeze(-1), places).unflatten(1, shape)
+        places, stream = _places(self._tasks, math.prod(shape)), _FIRST_STREAM + self.calls
+        self.calls += 1
+        return random_normal(self._seed, stream, self._tasks.unsqueeze(-1), places).unflatten(1, shape)
 
 
 @torch.library.custom_op("tasktheme::places", mutates_args=())  # a compiler would not wrap the products of an arange

@@ -177,9 +177,14 @@ IMPLEMENTATIONS = {
 }
 
 
+def triton_runs(device: torch.device) -> bool:
+    """Whether convolutions by triton can be computed on a device."""
+    return device.type == "cuda" and find_spec("triton") is not None
+
+
 def _choose(name: str, x: Tensor) -> Implementation:
     if name == "auto":
         name = "patches" if x.is_cuda else "loop"
-    if name == "triton" and not (x.is_cuda and find_spec("triton")):
+    if name == "triton" and not triton_runs(x.device):
         raise SettingsError("convolution = 'triton' needs a GPU and triton; use 'auto'")
     return IMPLEMENTATIONS[name]

@@ -14,12 +14,13 @@ from tasktheme.device import find_device
 from tasktheme.errors import DataError, ModelFileError, NotFittedError, SettingsError
 from tasktheme.learners.base import Learner, Noise, Points, precision
 from tasktheme.learners.build import build_learner, find_learner
+from tasktheme.learners.convolution import triton_runs
 from tasktheme.learners.settings import LearnerSettings
 from tasktheme.learners.testing import Accuracies, listed_classes, task_accuracies
 from tasktheme.learners.training import MetaTrainer, resume_meta_training, save_meta_training
 from tasktheme.learners.whole_step import WholeStep, adapted_accuracy
 from tasktheme.storage import LEARNER, check_tensors, fingerprint, load_model, save_model
-from tasktheme.training.compiler import compiler_fault
+from tasktheme.training.compiler import require_compiler
 from tasktheme.training.resumable import CHECKPOINT_SECONDS, check_run, run_resumably
 
 
@@ -82,7 +83,7 @@ class MetaLearner:
         learner = build_learner(self.name, self.settings.as_dict(), train.point_shape)
         steps = -(-tasks // self.settings.batch_tasks)
         if compiled:
-            _require_compiler(self.device)
+            require_compiler(self.device)
         trainer = MetaTrainer(learner, train, steps, self.device, validation, compiled, float(checkpoint_every))
         run_resumably(trainer, file, save=save_meta_training, load=resume_meta_training, progress=progress)
         self._learner, self.history, self.validations = learner, trainer.history, trainer.validations
@@ -99,8 +100,8 @@ class MetaLearner:
         learner, dataset = self._require_fitted(), _test_part(data)
         classes = listed_classes(dataset, self.settings, tasks, seed=seed)
         if compiled:
-            _require_compiler(self.device)
-        program = WholeStep(learner, adapted_accuracy) if compiled else None
+            require_compiler(self.device)
+        program = WholeStep(adapted_accuracy) if compiled else None
         accuracy = task_accuracies(learner, dataset, classes, seed=seed, progress=progress, compiled=program)
         names = np.asarray(dataset.class_names)[classes.numpy()]
         groups = torch.as_tensor(dataset.class_group)[classes]
@@ -174,7 +175,7 @@ class MetaLearner:
             with torch.device("meta"):  # nothing is allocated, whatever the settings claim
                 expected = build_learner(found.name, about["settings"], point_shape).state_dict()
             check_tensors(tensors, expected)
-            learner = build_learner(found.name, about["settings"], point_shape).to(where)
+            learner = build_learner(found.name, _suited(found.settings, where).as_dict(), point_shape).to(where)
             learner.load_state_dict(tensors)
         except (KeyError, TypeError, ValueError, RuntimeError, SettingsError) as error:
             raise ModelFileError(f"{str(path)!r} is damaged: {' '.join(str(error).split())}") from error
@@ -194,9 +195,14 @@ class MetaLearner:
         return (array.float() / 255.0 if array.dtype == torch.uint8 else array.float()).unsqueeze(0)
 
 
-def _require_compiler(device: torch.device) -> None:
-    if (fault := compiler_fault(device)) is not None:
-        raise SettingsError(f"torch cannot compile the step here: {fault}; go without compiling it")
+def _suited(settings: LearnerSettings, device: torch.device) -> LearnerSettings:
+    """The settings of a saved learner with what is a matter of the machine as this one can do it."""
+    changes = {}
+    if settings.convolution == "triton" and not triton_runs(device):
+        changes["convolution"] = "auto"
+    if settings.precision == "bfloat16":
+        changes["precision"] = "auto"
+    return settings.changed(changes)
 
 
 def _test_part(data: Dataset | DataSplit) -> Dataset:

@@ -44,8 +44,7 @@ class Network:
                 "resize them, or lower the setting 'modules'"
             )
         self.modules, self.filters, self.outputs = settings.modules, settings.filters, outputs
-        self.convolution = settings.convolution
-        self.dtype = torch.bfloat16 if settings.precision == "bfloat16" else None
+        self.convolution, self.precision = settings.convolution, settings.precision
 
     def initial_weights(self, seed: int) -> dict[str, Tensor]:
         """Convolutions by Glorot's rule, batch norm as the identity, a head of small weights.
@@ -87,10 +86,11 @@ class Network:
         """
         sign = 1.0 - 2.0 * (scale < 0.0).to(scale.dtype)
         signed = convolution * sign[..., None, None, None]
-        if self.dtype is not None:
-            h, signed = h.to(self.dtype), signed.to(self.dtype)
+        rounded = self.precision == "bfloat16" or (self.precision == "auto" and h.is_cuda)
+        if rounded:
+            h, signed = h.bfloat16(), signed.bfloat16()
         y = shared_conv2d(h, signed) if signed.ndim == 4 else per_task_conv2d(h, signed, implementation=self.convolution)
         mean, variance, pooled = pool(y)
         factor = (scale * sign)[..., None, None, None, :] * (variance + _EPS).rsqrt()
         normed = torch.addcmul(shift[..., None, None, None, :] - mean * factor, pooled.to(factor.dtype), factor)
-        return F.relu(normed if last or self.dtype is None else normed.to(self.dtype))  # rounded before: a smaller map is kept
+        return F.relu(normed.bfloat16() if rounded and not last else normed)  # rounded before: a smaller map is kept

@@ -89,21 +89,20 @@ class ListedTasks:
         *,
         advance: Advance | None = None,
         compiled: WholeStep | None = None,
+        at_once: int | None = None,
     ) -> Float[Tensor, "*A T"]:
         """The share of each task's queries that are predicted right, of the tasks from ``first`` to before ``last``.
 
-        Of a learner with arms, every arm is tested on every task.
+        Of a learner with arms, every arm is tested on every task. A compiled program is for one number of tasks: equal parts,
+        or ``at_once`` tasks, the last part filled up with its last task.
         """
         settings, arms = self._settings, learner.arms or 1
         if self.dataset.point_shape != learner.point_shape:
             raise DataError(f"this learner takes images of shape {learner.point_shape}, got {self.dataset.point_shape}")
-        size = max(1, tasks_at_once(learner, settings.ways * (settings.shots + settings.queries), self._device) // arms)
         last = len(self) if last is None else last
-        numbers_of_all = torch.arange(first, last, device=self._device)
-        if compiled is not None:  # a program is for one number of tasks: equal parts, the last filled up with its last task
-            parts = -(-len(numbers_of_all) // size)
-            size = -(-len(numbers_of_all) // parts)
-            numbers_of_all = torch.arange(first, first + parts * size, device=self._device).clamp_max(last - 1)
+        size = at_once or (self._room(learner) if compiled is None else self.equal_parts(learner, last - first))
+        end = last if compiled is None else first + -(-(last - first) // size) * size
+        numbers_of_all = torch.arange(first, end, device=self._device).clamp_max(last - 1)
         found = []
         with precision(settings), torch.no_grad():
             for numbers in numbers_of_all.split(size):
@@ -112,12 +111,21 @@ class ListedTasks:
                 if compiled is None:
                     [accuracy] = adapted_accuracy(learner, support, query, Noise(self._seed, numbers.repeat(arms)))
                 else:
-                    [accuracy] = compiled(support, query, self._seed, numbers.repeat(arms))
+                    [accuracy] = compiled(learner, support, query, self._seed, numbers.repeat(arms))
                 found.append(accuracy.unflatten(0, (arms, -1)))
                 if advance is not None:
                     advance(len(numbers), "")
         whole = torch.cat(found, dim=1)[:, : last - first]
         return whole[0] if learner.arms is None else whole
+
+    def equal_parts(self, learner: Learner, tasks: int) -> int:
+        """How many of so many tasks are tested at once, where all parts are of one size and as large as there is room for."""
+        parts = -(-tasks // self._room(learner))
+        return -(-tasks // parts)
+
+    def _room(self, learner: Learner) -> int:
+        points = self._settings.ways * (self._settings.shots + self._settings.queries)
+        return max(1, tasks_at_once(learner, points, self._device) // (learner.arms or 1))
 
 
 def _for_each_arm(points: Points, arms: int) -> Points:

@@ -73,8 +73,8 @@ class MetaTrainer:
         self.places = torch.arange(settings.batch_tasks, device=self.device)[own]
         distributed.from_leader(self.learner.state_dict().values())
         self.running = RunningMeans()
-        self._whole = WholeStep(self.learner, meta_gradients) if self.compiled else None
-        self._tester = WholeStep(self.learner, adapted_accuracy) if self.compiled else None
+        self._whole = WholeStep(meta_gradients) if self.compiled else None
+        self._tester = WholeStep(adapted_accuracy) if self.compiled else None
         self._counter = torch.zeros((), dtype=torch.int64, device=self.device)  # the step, where the device sees it
         self._captured: Callable[[], None] | None = None
 
@@ -168,7 +168,7 @@ class MetaTrainer:
         if self._whole is None:
             loss, accuracy, *slopes = meta_gradients(self.learner, support, query, Noise(settings.seed, tasks))
         else:
-            loss, accuracy, *slopes = self._whole(support, query, settings.seed, tasks)
+            loss, accuracy, *slopes = self._whole(self.learner, support, query, settings.seed, tasks)
         for parameter, slope in zip(self.learner.parameters(), slopes, strict=True):
             parameter.grad = slope
         distributed.sum_gradients(self.learner.parameters(), self._weight)

@@ -53,7 +53,7 @@ def _draw_curves(axes: Axes, result: Result, look: Mapping[str, tuple[str, Any]]
     unit = 1000 if max(max(policy["steps"]) for policy in result["policies"].values()) >= 2000 else 1
     for name, policy in result["policies"].items():
         (colour, line), steps = look[name], np.array(policy["curve"]["steps"]) / unit
-        smooth = np.array(policy["curve"]["smoothed"]).reshape(-1, len(steps))
+        smooth = np.array(policy["curve"]["smoothed"]).reshape(len(policy["seeds"]), len(steps))
         if len(smooth) > 1:
             axes.plot(steps, smooth.T, color=colour, linewidth=0.5, alpha=0.35)
         axes.plot(steps, smooth.mean(axis=0), color=colour, linestyle=line, linewidth=1.6)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from tasktheme.errors import DataError
 from tasktheme.learners.base import Learner, Points
+from tasktheme.learners.whole_step import WholeStep
 
 _PARTS = {  # what a policy may need of tasks, and where it comes from
     "support": "labelled images: draw tasks from a data set for a meta-learner",
@@ -93,6 +94,7 @@ class Now:
         seed: of the policy's random numbers, with the step.
         step: how many picks came before; on a device that replays a recorded step, a tensor there.
         learner: the current meta-learner, for policies that see it.
+        compiled: :func:`adapted_losses`, to look at tasks by; None looks without compiling.
         recent: what the policy kept of the last picks, up to ``Policy.memory`` of them, the latest last.
         losses: the learner's loss on each of these, before it learned from it.
     """
@@ -102,6 +104,7 @@ class Now:
     learner: Learner | None = None
     recent: Float[Tensor, "*A R d"] | None = None
     losses: Float[Tensor, "*A R"] | None = None
+    compiled: WholeStep | None = None
 
 
 class Policy(ABC):

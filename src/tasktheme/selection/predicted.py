@@ -46,7 +46,7 @@ class Predicted(PTMPolicy):
         """Losses in nats; with targets, standardised."""
         learner = require_learner(now, self.name)
         rows = Random().scores(pool, None, now).topk(min(self.looks, len(pool))).indices
-        seen = learner_losses(learner, pool.tasks[rows], seed=now.seed).to(pool.kept)
+        seen = learner_losses(learner, pool.tasks[rows], seed=now.seed, compiled=now.compiled).to(pool.kept)
         losses = predict_losses(pool.kept, rows, seen, now.recent, now.losses)
         return losses if targets is None else standardised(losses) - standardised(mean_kl(targets.kept, pool.kept))
 

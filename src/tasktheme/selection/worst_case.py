@@ -10,8 +10,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tasktheme.errors import DataError
-from tasktheme.learners.base import Learner, Noise, precision, task_loss
+from tasktheme.learners.base import Learner, Noise, precision
 from tasktheme.learners.testing import tasks_at_once
+from tasktheme.learners.whole_step import WholeStep, adapted_losses
 from tasktheme.selection.base import Now, Policy, Pool, Tasks, labelled, place
 
 
@@ -27,7 +28,7 @@ class WorstCase(Policy):
         """Losses, or mean entropies in nats."""
         learner = require_learner(now, self.name)
         if targets is None:
-            return learner_losses(learner, pool.tasks, seed=now.seed)
+            return learner_losses(learner, pool.tasks, seed=now.seed, compiled=now.compiled)
         return target_entropies(learner, pool.tasks, targets.tasks, seed=now.seed)
 
     def reason(self, pool: Pool, targets: Pool | None, now: Now, scores: Float[Tensor, " T"], row: int) -> str:
@@ -43,17 +44,18 @@ def require_learner(now: Now, name: str) -> Learner:
     return now.learner
 
 
-@torch.no_grad()
-def learner_losses(learner: Learner, tasks: Tasks, *, seed: int) -> Float[Tensor, " T"]:
+def learner_losses(learner: Learner, tasks: Tasks, *, seed: int, compiled: WholeStep | None = None) -> Float[Tensor, " T"]:
     """The loss on each task's queries, of the learner adapted to its labelled points as when testing."""
     support, query = labelled(tasks), tasks.query
     assert query is not None
-    found = []
+    found: list[Tensor] = []
     with precision(learner.settings):
         for rows in _blocks(learner, tasks, tasks.points):
-            noise = Noise(seed, tasks.numbers[rows])
-            log_p = learner.predict(learner.adapt(support[rows], noise), query.x[rows], noise)
-            found.append(task_loss(log_p, query.y[rows]))
+            numbers = tasks.numbers[rows]
+            if compiled is None:
+                found += adapted_losses(learner, support[rows], query[rows], Noise(seed, numbers))
+            else:
+                found += compiled(learner, support[rows], query[rows], seed, numbers)
     return torch.cat(found)
 
 
@@ -76,5 +78,6 @@ def target_entropies(learner: Learner, tasks: Tasks, targets: Tasks, *, seed: in
 
 
 def _blocks(learner: Learner, tasks: Tasks, points: int) -> list[slice]:
-    size = tasks_at_once(learner, points, tasks.numbers.device)
+    parts = -(-len(tasks) // tasks_at_once(learner, points, tasks.numbers.device))
+    size = -(-len(tasks) // parts)  # as equal as can be: a compiled program is for one number of tasks
     return [slice(first, first + size) for first in range(0, len(tasks), size)]

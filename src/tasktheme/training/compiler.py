@@ -10,6 +10,8 @@ from typing import ParamSpec, TypeVar
 
 import torch
 
+from tasktheme.errors import SettingsError
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -27,6 +29,12 @@ def compiler_fault(device: torch.device) -> str | None:
     except Exception as error:  # whatever torch and its compilers raise
         return next(iter(str(error).splitlines()), type(error).__name__)
     return None
+
+
+def require_compiler(device: torch.device) -> None:
+    """An error where torch cannot compile for a device."""
+    if (fault := compiler_fault(device)) is not None:
+        raise SettingsError(f"torch cannot compile the step here: {fault}; go without compiling it")
 
 
 def _add_one(x: torch.Tensor) -> torch.Tensor:

@@ -16,12 +16,13 @@ from oracles.lifelong import live, plain_loss
 from oracles.small import SMALL, small_images
 from tasktheme.data.dataset import DataSplit
 from tasktheme.experiments.lifelong import arms as engine
-from tasktheme.experiments.lifelong.arms import Arm, SideBySide
+from tasktheme.experiments.lifelong.arms import Arm, Programs, SideBySide
 from tasktheme.experiments.lifelong.settings import LifelongSettings, lifelong_learner
 from tasktheme.experiments.lifelong.world import World
 from tasktheme.learners.build import build_learner
 from tasktheme.selection.base import Policy
 from tasktheme.selection.build import POLICIES, build_policy
+from tasktheme.selection.predicted import Predicted
 from tasktheme.selection.ptm import PTMPolicy
 from tasktheme.selection.random import Random
 from tasktheme.selection.worst_case import WorstCase
@@ -176,23 +177,48 @@ class _NoWaiting(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-@pytest.mark.parametrize("setting", ["induction", "transduction"])
-def test_a_step_never_waits_for_the_device(setting: str, model: tt.PTM, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("uncompiled")
+@pytest.mark.parametrize(("setting", "programs"), [("induction", None), ("transduction", None), ("induction", Programs())])
+def test_a_step_never_waits_for_the_device(
+    setting: str, programs: Programs | None, model: tt.PTM, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """So that a GPU can record it; Adam apart, which torch can record there."""
     monkeypatch.setattr(engine, "_USUAL", 10)
-    world = make_world("maml", setting, model, patience=3)
+    world = make_world("maml", setting, model, patience=3, modules=1, inner_steps=1, test_steps=1)
     world.settings = LifelongSettings(setting=setting, pool=6, test_tasks=2, skip=True)  # type: ignore[arg-type]
     probe = build_learner("maml", world.learner.as_dict(), world.split.train.point_shape)
     everybody = {name: build_policy(name, probe=probe) for name in POLICIES}
     recorded = {name: policy for name, policy in everybody.items() if policy.on_device}
     assert set(everybody) - set(recorded) == {"predicted"}
-    together = SideBySide(world, [Arm(name, 0) for name in recorded], recorded, "maml", 20)
+    together = SideBySide(world, [Arm(name, 0) for name in recorded], recorded, "maml", 20, programs)
     for _ in range(together._memory):
         together.train_step()
     for section in together.sections:
         section.look_ahead(together.step)
-    monkeypatch.setattr(together.optimiser, "step", lambda losses, _: losses.sum().backward())
+    monkeypatch.setattr(together.optimiser, "step", lambda slopes, _: None)
     with _NoWaiting():
         together._pick_and_learn()
     with pytest.raises(AssertionError, match="_local_scalar_dense"), _NoWaiting():
         float(together.losses[0, 0])
+
+
+@pytest.mark.usefixtures("uncompiled")
+@pytest.mark.parametrize("name", NAMES)
+def test_compiled_arms_live_as_others_do(name: str, model: tt.PTM) -> None:
+    """Random learns alike; worst case and predicted look alike; nothing is compiled anew after the preparation."""
+    own = {} if name == "protonet" else {"modules": 1, "inner_steps": 1, "test_steps": 1}
+    world = make_world(name, model=model, **own)
+    policies: dict[str, Policy] = {"random": Random(), "worst-case": WorstCase(), "predicted": Predicted(looks=3, memory=2)}
+    plain, programs = run(world, name, policies), Programs()
+    arms = SideBySide(world, plain.arms, policies, name, STEPS, programs)
+    before = [value.clone() for value in (*arms.learner.parameters(), arms.numbers)]
+    arms.prepare()
+    assert all(torch.equal(*pair) for pair in zip(before, (*arms.learner.parameters(), arms.numbers), strict=True))
+    for _ in range(STEPS):
+        arms.train_step()
+    assert [len(whole.made) for whole in (programs.learn, programs.look)] == [1, 2]  # six tasks by worst case, three else
+    assert torch.equal(arms.picked, plain.picked)
+    torch.testing.assert_close(arms.losses, plain.losses, rtol=1e-4, atol=1e-5)
+    assert plain.losses.mean() > 0.05  # there is something to learn
+    for ours, theirs in zip(arms.learner.parameters(), plain.learner.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)

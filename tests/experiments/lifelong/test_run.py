@@ -6,6 +6,7 @@ import json
 import signal
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,12 @@ from tasktheme.data.dataset import DataSplit
 from tasktheme.errors import DataError, Interrupted, ModelFileError, SettingsError, TrainingError
 from tasktheme.experiments.lifelong import arms as engine
 from tasktheme.experiments.lifelong import run as running
-from tasktheme.experiments.lifelong.arms import Arm, SideBySide
+from tasktheme.experiments.lifelong.arms import Arm, Programs, SideBySide
 from tasktheme.experiments.lifelong.comparison import compare, mean_of, smoothed
 from tasktheme.experiments.lifelong.lifelong import read_results, run_lifelong
 from tasktheme.experiments.lifelong.records import Record, all_records, open_records
 from tasktheme.report.lifelong_plots import lifelong_figure
+from tasktheme.training import compiler
 
 TINY: dict[str, Any] = {"ways": 3, "queries": 3, "filters": 4, "modules": 3, "pool": 6, "evaluate_every": 4, "test_tasks": 5}
 COMMON: dict[str, Any] = {"learner": "protonet", "seeds": 2, "final_tasks": 9, "device": "cpu", "progress": False}
@@ -104,6 +106,57 @@ def test_interrupted_at_any_step_and_resumed_gives_the_same_bits(
             policy.pop("milliseconds per step")
     assert parts == whole
     assert [len(record.picked) for record in records(tmp_path / "whole", folder)] == [7] * 4
+
+
+@pytest.mark.usefixtures("uncompiled")
+def test_compiled_arms_go_on_without_compiling_and_the_other_way_round(
+    split: DataSplit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiler, "compiler_fault", lambda device: None)
+    monkeypatch.setattr(running, "_FINAL_BLOCK", 4)
+    monkeypatch.setattr("tasktheme.learners.testing.tasks_at_once", lambda *_: 6)  # three of each of the two arms
+    used: list[Programs] = []
+    original = running.Experiment.run
+    monkeypatch.setattr(running.Experiment, "run", lambda self, *a, **k: (used.append(self.programs), original(self, *a, **k))[1])
+    own = {"patience": 9, "validate_every": 2, "validation_tasks": 4}
+    how = COMMON | {"policies": ("random",), "changes": TINY | own}
+    for out, ways in {"plain": (False, False), "first": (True, False), "last": (False, True)}.items():
+        for steps, compiled in zip((2, 4), ways, strict=True):
+            run_lifelong(split, tmp_path / out, steps=steps, compiled=compiled, **how)
+    assert [(len(made.learn.made), len(made.test.made)) for made in used] == [(0, 0), (0, 0), (1, 1), (0, 0), (0, 0), (1, 1)]
+    plain, *others = (records(tmp_path / out) for out in ("plain", "first", "last"))
+    for other in others:
+        for ours, theirs in zip(other, plain, strict=True):
+            np.testing.assert_allclose(ours.losses, theirs.losses, rtol=1e-4, atol=1e-5)
+            np.testing.assert_array_equal(ours.final, theirs.final)
+            np.testing.assert_array_equal([*ours.evaluated.values()], [*theirs.evaluated.values()])
+            assert ours.validated == theirs.validated
+
+
+@pytest.mark.parametrize(
+    ("device", "compiled", "fault", "expected"),
+    [
+        ("cuda", None, None, [False, True]),
+        ("cuda", None, "no compiler", [False, False]),
+        ("cuda", False, None, [False, False]),
+        ("cuda", True, None, [True, True]),
+        ("cpu", None, None, [False, False]),
+        ("cpu", True, None, [True, True]),
+    ],
+)
+def test_many_steps_on_a_gpu_are_worth_compiling(
+    device: str, compiled: bool | None, fault: str | None, expected: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "compiler_fault", lambda device: fault)
+    world: Any = SimpleNamespace(device=torch.device(device))
+    experiment = running.Experiment(world, "maml", {}, Path(), compiled)
+    assert [experiment.worth_compiling(steps) for steps in (1_000, 20_000)] == expected
+
+
+def test_no_compiler_is_one_clear_line(split: DataSplit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiler, "compiler_fault", lambda device: "no C++ compiler")
+    with pytest.raises(SettingsError, match=r"cannot compile the step here: no C\+\+ compiler; go without compiling it"):
+        run_lifelong(split, tmp_path, policies=("random",), steps=1, compiled=True, changes=TINY, **COMMON)
 
 
 def test_a_last_test_goes_on_where_it_was_interrupted(split: DataSplit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,7 +261,7 @@ def test_early_stopping_keeps_the_best_weights_and_lets_the_others_go_on(
 
     def scripted(self: Any, *arguments: Any, **more: Any) -> Any:
         validation = self.world.validation()
-        validation.accuracies = lambda learner: torch.tensor(next(scores)).unsqueeze(1)
+        validation.accuracies = lambda learner, *_: torch.tensor(next(scores)).unsqueeze(1)
         self.world.validation = lambda: validation
         return original(self, *arguments, **more)
 

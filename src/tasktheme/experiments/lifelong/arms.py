@@ -7,7 +7,7 @@ where they are, and on a GPU the whole step of all arms is one CUDA graph.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import torch
@@ -18,6 +18,7 @@ from tasktheme.experiments.lifelong.world import World
 from tasktheme.learners.arms import ArmsOptimiser, arm_of, stack_arms
 from tasktheme.learners.base import Learner, Noise
 from tasktheme.learners.build import build_learner
+from tasktheme.learners.whole_step import WholeStep, adapted_accuracy, adapted_losses, arm_gradients
 from tasktheme.selection.base import Now, Policy, Pool, Tasks
 from tasktheme.selection.worth import worth_learning
 from tasktheme.training.graph import CapturedStep
@@ -37,12 +38,29 @@ class Arm:
         return f"{self.policy}-{self.seed}"
 
 
+@dataclass(frozen=True)
+class Programs:
+    """All that adapts in the experiment, each compiled at its first call: the update, the tests, what policies see of tasks."""
+
+    learn: WholeStep = field(default_factory=partial(WholeStep, arm_gradients))
+    test: WholeStep = field(default_factory=partial(WholeStep, adapted_accuracy))
+    look: WholeStep = field(default_factory=partial(WholeStep, adapted_losses))
+
+
 class Section:
     """The arms of one policy: what it keeps of the tasks in their pools, and of those that come next."""
 
-    def __init__(self, policy: Policy, world: World, seeds: Sequence[int], rows: slice, learners: Sequence[Learner]) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        world: World,
+        seeds: Sequence[int],
+        rows: slice,
+        learners: Sequence[Learner],
+        compiled: WholeStep | None = None,
+    ) -> None:
         self.policy, self.rows = policy, rows
-        self._world, self._seeds, self._learners = world, seeds, learners
+        self._world, self._seeds, self._learners, self._compiled = world, seeds, learners, compiled
         self._targets = world.targets(policy)
         if self._targets is not None and not policy.sees_learner:  # the same for all arms, which are scored together
             self._targets = Pool(Tasks(self._targets.tasks.numbers), self._targets.kept.expand(len(seeds), -1, -1))
@@ -73,7 +91,7 @@ class Section:
         picks = []
         for arm, learner in enumerate(self._learners):
             pool = Pool(self._world.tasks(self.policy, numbers[arm]), self.kept[arm])
-            now = Now(step=step, learner=learner, recent=recent[arm], losses=losses[arm])
+            now = Now(step=step, learner=learner, recent=recent[arm], losses=losses[arm], compiled=self._compiled)
             picks.append(self.policy.scores(pool, self._targets, now).argmax(dim=-1))
         return torch.stack(picks)
 
@@ -96,10 +114,19 @@ class SideBySide:
         picked, losses: (A, steps) the place in its seed's stream of each task picked, and its loss before the update.
         learned: (A, steps) whether there was an update.
         active: (A,) False for an arm that has stopped learning.
+        programs: what is compiled; None for nothing.
     """
 
-    def __init__(self, world: World, arms: Sequence[Arm], policies: dict[str, Policy], name: str, steps: int) -> None:
-        self.world, self.arms, self.step = world, sorted(arms), 0
+    def __init__(
+        self,
+        world: World,
+        arms: Sequence[Arm],
+        policies: dict[str, Policy],
+        name: str,
+        steps: int,
+        programs: Programs | None = None,
+    ) -> None:
+        self.world, self.arms, self.step, self.programs = world, sorted(arms), 0, programs
         device = world.device
         self.learner = new_learners(world, self.arms, name)
         self.optimiser = ArmsOptimiser(self.learner)
@@ -110,17 +137,25 @@ class SideBySide:
         self.losses = torch.zeros((len(self.arms), steps), device=device)
         self.learned = torch.zeros((len(self.arms), steps), dtype=torch.bool, device=device)
         self.active = torch.ones(len(self.arms), dtype=torch.bool, device=device)
-        self.sections = []
+        self.sections, look = [], None if programs is None else programs.look
         for policy in dict.fromkeys(arm.policy for arm in self.arms):
             places = [i for i, arm in enumerate(self.arms) if arm.policy == policy]
             own = [arm_of(self.learner, i) for i in places] if policies[policy].sees_learner else []
             seeds = [self.arms[i].seed for i in places]
-            self.sections.append(Section(policies[policy], world, seeds, slice(places[0], places[-1] + 1), own))
+            self.sections.append(Section(policies[policy], world, seeds, slice(places[0], places[-1] + 1), own, look))
         self._usual = torch.arange(-_USUAL, 0, device=device)  # the last losses, from the present step
         self._memory = max([section.policy.memory for section in self.sections] + [_USUAL] * world.settings.skip)
         self._counter = torch.zeros((), dtype=torch.int64, device=device)  # the step, where the device sees it
         self._picks = torch.zeros((len(self.arms), 1), dtype=torch.int64, device=device)
         self._replay: list[Callable[[], None]] = []
+
+    def prepare(self) -> None:
+        """Have what is compiled made, by a pick and an update that are not taken: the first step is as long as the others."""
+        if self.programs is not None:
+            for section in self.sections:
+                if section.policy.sees_learner:
+                    section.pick(self.numbers[section.rows], self._counter, 0)
+            self._gradients(self.numbers.gather(1, self._picks).squeeze(1))
 
     def train_step(self) -> None:
         """Pick, learn, discard, add; on a GPU, after the first few steps, the replay of recorded ones."""
@@ -158,11 +193,9 @@ class SideBySide:
     def _learn(self) -> None:
         step, places = self._counter, self._picks
         chosen = self.numbers.gather(1, places)
-        support, query = self.world.draw(chosen.squeeze(1))
-        losses, _ = self.learner.meta_loss(support, query, Noise(0, chosen.squeeze(1)))
-        found = losses.detach()
+        found, *slopes = self._gradients(chosen.squeeze(1))
         learning = self._learning(found)
-        self.optimiser.step(losses, learning)
+        self.optimiser.step(slopes, learning)
         for section in self.sections:
             section.exchange(places[section.rows], found[section.rows], step)
         at = step.expand(len(places), 1)
@@ -171,6 +204,13 @@ class SideBySide:
         self.learned.scatter_(1, at, (torch.ones_like(found, dtype=torch.bool) if learning is None else learning).unsqueeze(1))
         self.numbers.scatter_(1, places, self._next + step)
         self._counter += 1
+
+    def _gradients(self, numbers: Int64[Tensor, " A"]) -> tuple[Tensor, ...]:
+        """Each arm's loss on the task of its number, and the gradients of the parameters."""
+        support, query = self.world.draw(numbers)
+        if self.programs is None:
+            return arm_gradients(self.learner, support, query, Noise(0, numbers))
+        return self.programs.learn(self.learner, support, query, 0, numbers)
 
     def _learning(self, losses: Float[Tensor, " A"]) -> Bool[Tensor, " A"] | None:
         """Which arms learn from their pick; None where all always do."""

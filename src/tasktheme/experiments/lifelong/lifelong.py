@@ -22,6 +22,7 @@ from tasktheme.learners.meta import MetaLearner
 from tasktheme.ptm import PTM
 from tasktheme.selection.base import Policy
 from tasktheme.selection.build import build_policy
+from tasktheme.training.compiler import require_compiler
 
 
 def run_lifelong(
@@ -40,6 +41,7 @@ def run_lifelong(
     device: str = "auto",
     progress: bool = True,
     changes: Mapping[str, Any] | None = None,
+    compiled: bool | None = None,
 ) -> dict[str, Any]:
     """Bring every policy with every seed to ``steps`` steps and test it; returns what ``lifelong.json`` holds.
 
@@ -58,6 +60,8 @@ def run_lifelong(
         device: "cpu", "cuda", or "auto".
         progress: show progress bars on standard error.
         changes: settings of the experiment or of the learner by name.
+        compiled: let torch compile what adapts first, updates and tests; by default where a GPU has so many steps to go that it
+            pays, if torch finds a compiler. Arms go on either way, with other rounding.
     """
     own = {field.name for field in dataclasses.fields(LifelongSettings)}
     given = dict(changes or {})
@@ -71,7 +75,9 @@ def run_lifelong(
     world = World(split, learner_settings, settings, find_device(device), model)
     folder = Path(out) / f"{learner}-{setting}"
     tasks = suitable_tasks(split.test, learner_settings) if final_tasks is None else final_tasks
-    tested = Experiment(world, learner, built, folder / "arms").run(seeds, steps, tasks, progress=progress)
+    if compiled:
+        require_compiler(world.device)
+    tested = Experiment(world, learner, built, folder / "arms", compiled).run(seeds, steps, tasks, progress=progress)
     names = np.asarray(split.test.class_names)[tested.classes.numpy()]
     return write_results(folder, [" ".join(row) for row in names], smoothing=smoothing)
 
