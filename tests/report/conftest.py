@@ -34,7 +34,9 @@ def drawings() -> tt.Dataset:
 
 @pytest.fixture(scope="session")
 def model(drawings: tt.Dataset) -> tt.PTM:
-    settings = tt.Settings(themes=3, latent_dim=8, filters=(4, 4, 4, 4), bound_weight=1.0, **_TINY)
+    settings = tt.Settings(
+        themes=3, latent_dim=8, filters=(4, 4, 4, 4), bound_weight=1.0, network_start="data", **_TINY
+    )  # so that the themes of so short a training are not all one
     return tt.PTM(settings=settings, device="cpu").fit(drawings, tasks=100, progress=False)
 
 
