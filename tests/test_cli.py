@@ -461,7 +461,7 @@ def test_version_and_help(run) -> None:
         ("nearest {tasks} {tasks} --direction up", "up"),
         ("novelty {tmp}/absent.csv {tasks}", "no task file"),
         ("summary {tmp}/absent.npz", "no task file"),
-        ("plot map {tasks} --out {tmp}/map.gif", ".png, .pdf, .svg"),
+        ("plot map {tasks} --out {tmp}/map.gif", ".png, .pdf or .svg"),
         ("plot simplex {tasks} --out {tmp}/s.png --themes 0,1", "three different themes from 0 to 2"),
         ("plot simplex {tasks} --out {tmp}/s.png --themes a,b,c", "three numbers with commas"),
         ("plot pie {tasks} --out {tmp}/s.png", "pie"),
