@@ -62,7 +62,7 @@ def test_no_compiler_is_one_line(run, made: tuple[Path, Path, Path], tmp_path: P
     assert code == 2
     assert "no C++ compiler; go without compiling" in err
     assert err.count("\n") == 1
-    code, _, err = run(*common, "--no-compile", "-q")
+    code, _, err = run(*common, "-q")
     assert code == 0, err
 
 

@@ -56,9 +56,8 @@ def lifelong(
     smoothing: Annotated[float, typer.Option(help="Weight of the moving average in curves.")] = 0.98,
     change: Change = None,
     compiled: Annotated[
-        bool | None,
-        typer.Option("--compile/--no-compile", help="Compile updates and tests first (default: for many steps on a GPU)."),
-    ] = None,
+        bool, typer.Option("--compile", help="Compile updates and tests first: minutes; for long runs on a GPU.")
+    ] = False,
     device: Device = DeviceName.auto,
     data_dir: DataDir = None,
     size: Size = 64,

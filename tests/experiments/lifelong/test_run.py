@@ -6,7 +6,6 @@ import json
 import signal
 from dataclasses import fields
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -131,26 +130,6 @@ def test_compiled_arms_go_on_without_compiling_and_the_other_way_round(
             np.testing.assert_array_equal(ours.final, theirs.final)
             np.testing.assert_array_equal([*ours.evaluated.values()], [*theirs.evaluated.values()])
             assert ours.validated == theirs.validated
-
-
-@pytest.mark.parametrize(
-    ("device", "compiled", "fault", "expected"),
-    [
-        ("cuda", None, None, [False, True]),
-        ("cuda", None, "no compiler", [False, False]),
-        ("cuda", False, None, [False, False]),
-        ("cuda", True, None, [True, True]),
-        ("cpu", None, None, [False, False]),
-        ("cpu", True, None, [True, True]),
-    ],
-)
-def test_many_steps_on_a_gpu_are_worth_compiling(
-    device: str, compiled: bool | None, fault: str | None, expected: list[bool], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(running, "compiler_fault", lambda device: fault)
-    world: Any = SimpleNamespace(device=torch.device(device))
-    experiment = running.Experiment(world, "maml", {}, Path(), compiled)
-    assert [experiment.worth_compiling(steps) for steps in (1_000, 20_000)] == expected
 
 
 def test_no_compiler_is_one_clear_line(split: DataSplit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

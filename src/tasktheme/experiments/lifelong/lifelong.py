@@ -41,7 +41,7 @@ def run_lifelong(
     device: str = "auto",
     progress: bool = True,
     changes: Mapping[str, Any] | None = None,
-    compiled: bool | None = None,
+    compiled: bool = False,
 ) -> dict[str, Any]:
     """Bring every policy with every seed to ``steps`` steps and test it; returns what ``lifelong.json`` holds.
 
@@ -60,8 +60,7 @@ def run_lifelong(
         device: "cpu", "cuda", or "auto".
         progress: show progress bars on standard error.
         changes: settings of the experiment or of the learner by name.
-        compiled: let torch compile what adapts first, updates and tests; by default where a GPU has so many steps to go that it
-            pays, if torch finds a compiler. Arms go on either way, with other rounding.
+        compiled: let torch compile what adapts first, updates and tests. Arms go on either way, with other rounding.
     """
     own = {field.name for field in dataclasses.fields(LifelongSettings)}
     given = dict(changes or {})

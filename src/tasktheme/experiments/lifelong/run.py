@@ -23,15 +23,11 @@ from tasktheme.learners.testing import ListedTasks
 from tasktheme.progress import Advance, progress_bar
 from tasktheme.selection.base import Policy
 from tasktheme.training.checkpoint import data_identity
-from tasktheme.training.compiler import compiler_fault
 from tasktheme.training.interrupt import stop_requests
 
 _SAVE_SECONDS = 20.0
 _SHOW_SECONDS = 0.5
 _FINAL_BLOCK = 500  # tasks of the last test between two looks at the clock
-# An H200 takes 32 ms for a step of twelve arms of MAML, and about 2.5 minutes to compile such a step and its test. If a compiled
-# step takes 10 ms, 22 ms are saved in each, and those 150 s in 7,000 of them.
-_STEPS_WORTH_COMPILING = 7_000
 
 Stopping = Callable[[], bool]
 
@@ -45,8 +41,7 @@ class Experiment:
         learner: its name.
         policies: by name, each with what tells it from another of that name (the model behind it).
         folder: where each arm keeps its file.
-        compiled: whether updates, tests and looks are compiled; None where it pays. Results differ in rounding alone, so arms
-            may go on either way.
+        compiled: whether updates, tests and looks are compiled. Results differ in rounding alone, so arms may go on either way.
         programs: what has been compiled.
     """
 
@@ -54,7 +49,7 @@ class Experiment:
     learner: str
     policies: Mapping[str, tuple[Policy, Mapping[str, Any]]]
     folder: Path
-    compiled: bool | None = None
+    compiled: bool = False
     programs: Programs = field(default_factory=Programs)
 
     def identity(self, policy: str) -> dict[str, Any]:
@@ -68,18 +63,9 @@ class Experiment:
             "policy": dict(self.policies[policy][1]),
         }
 
-    def worth_compiling(self, steps: int) -> bool:
-        """Whether so many steps of the same arms are compiled first."""
-        if self.compiled is not None:
-            return self.compiled
-        device = self.world.device
-        return device.type == "cuda" and steps >= _STEPS_WORTH_COMPILING and compiler_fault(device) is None
-
-    def accuracies(
-        self, learner: Learner, tasks: ListedTasks, first: int = 0, last: int | None = None, *, compiled: bool
-    ) -> Float[Tensor, "A T"]:
+    def accuracies(self, learner: Learner, tasks: ListedTasks, first: int = 0, last: int | None = None) -> Float[Tensor, "A T"]:
         """Of all arms on listed tasks; parts are of the size that suits the fixed test tasks, so that one program serves all."""
-        if not compiled:
+        if not self.compiled:
             return tasks.accuracies(learner, first, last)
         at_once = self.world.test.equal_parts(learner, len(self.world.test))
         return tasks.accuracies(learner, first, last, compiled=self.programs.test, at_once=at_once)
@@ -128,8 +114,7 @@ class _Training:
         self.records, self.until, self._experiment = sorted(records, key=lambda record: record.arm), until, experiment
         self.world = world = experiment.world
         policies = {name: policy for name, (policy, _) in experiment.policies.items()}
-        self._compiled = experiment.worth_compiling(until - records[0].step)
-        programs = experiment.programs if self._compiled else None
+        programs = experiment.programs if experiment.compiled else None
         self.arms = SideBySide(world, [record.arm for record in self.records], policies, experiment.learner, until, programs)
         if self.records[0].step:
             self._load()
@@ -139,7 +124,7 @@ class _Training:
     def run(self, advance: Advance, stopping: Stopping) -> None:
         """Train; keep the arms' files now and then and before an interrupt ends the run."""
         arms, every = self.arms, self.world.settings.evaluate_every
-        if self._compiled:
+        if self._experiment.compiled:
             advance(0, "compiling")
             arms.prepare()
         if not arms.step:
@@ -186,7 +171,7 @@ class _Training:
                 )
 
     def _accuracies(self, tasks: ListedTasks) -> Float[Tensor, "A T"]:
-        return self._experiment.accuracies(self.arms.learner, tasks, compiled=self._compiled).double()
+        return self._experiment.accuracies(self.arms.learner, tasks).double()
 
     def _evaluate(self) -> float:
         found = self._accuracies(self.world.test).cpu().numpy()
@@ -263,11 +248,10 @@ def _test_group(
     for name, value in learner.named_parameters():
         kept = [record.state.get(f"best.{name}", record.state[f"weights.{name}"]) for record in records]
         value.data.copy_(torch.stack(kept))
-    compiled = bool(experiment.compiled or experiment.programs.test.made)  # by default, where the training was
     saved = time.monotonic()
     for first in range(len(records[0].final), until, _FINAL_BLOCK):
         last = min(first + _FINAL_BLOCK, until)
-        found = experiment.accuracies(learner, listed, first, last, compiled=compiled).double().cpu().numpy()
+        found = experiment.accuracies(learner, listed, first, last).double().cpu().numpy()
         for record, accuracies in zip(records, found, strict=True):
             record.final = np.concatenate([record.final, accuracies])
         advance((last - first) * len(records), "")
