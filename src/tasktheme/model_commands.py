@@ -1,4 +1,4 @@
-"""The commands that show a trained model tasks: embed, refit, evaluate, explore, experiment distance-matrix; and models."""
+"""The commands that show a trained model tasks: embed, evaluate, explore, experiment distance-matrix; and models."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ import json
 import sys
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tasktheme import distributed
-from tasktheme.errors import DataError, Interrupted
+from tasktheme.errors import DataError
 from tasktheme.options import (
-    INTERRUPTED,
     AllCombinations,
     AllowDamaged,
-    Change,
     Data,
     DataDir,
     Device,
@@ -35,12 +33,8 @@ from tasktheme.options import (
     Shots,
     Source,
     TasksFile,
-    Unlabelled,
     Ways,
     counted,
-    leave,
-    parse_changes,
-    parse_themes,
     print_table,
     refuse_existing,
 )
@@ -122,53 +116,6 @@ def embed(
         print_table(task_table(tasks, most=12))
         if out is not None:
             typer.echo(f"wrote {out}: {counted(len(tasks), 'task')}")
-
-
-def refit(
-    model: Model,
-    data: Data,
-    out: Annotated[Path, typer.Option(help="Folder for the model with new themes.", show_default=False)],
-    themes: Annotated[
-        Any,
-        typer.Option(parser=parse_themes, metavar="N|auto", help="Number of task-themes K.", show_default="that of the model"),
-    ] = None,
-    change: Change = None,
-    unlabelled: Unlabelled = False,
-    data_dir: DataDir = None,
-    size: ModelsSize = None,
-    invert: Invert = None,
-    held_out: HeldOut = None,
-    allow_damaged: AllowDamaged = False,
-    device: Device = DeviceName.auto,
-    overwrite: Overwrite = False,
-    quiet: Quiet = False,
-) -> None:
-    """Fit new themes to a data set's training part, with a model's encoder as it is: seconds instead of a training.
-
-    For another number of themes, or for your own data where its images are like those that the encoder knows.
-
-    Examples: `tasktheme refit omniglot-default omniglot --themes 32 --set covariance=diagonal --out wide`,
-    `tasktheme refit omniglot-default glyphs --themes auto --out glyphs-model`
-    """
-    from tasktheme.ptm import PTM
-    from tasktheme.storage import check_output
-
-    check_output(out, overwrite=overwrite)
-    changes = parse_changes(change or []) | ({} if themes is None else {"themes": themes})
-    loaded = PTM.load(model, device=device.value)
-    source = Source(data, data_dir, size, held_out, allow_damaged, quiet, loaded, invert)
-    dataset = source.tasks() if unlabelled else source.part(Part.train)
-    try:
-        found = loaded.refit(dataset, progress=not quiet, **changes)
-    except Interrupted:
-        leave("refit was interrupted and keeps no state: run it again", INTERRUPTED)
-    if distributed.done_here():
-        return
-    found.save(out, overwrite=overwrite)
-    if not quiet:
-        if found.choice is not None:
-            typer.echo(f"chose {found.choice}")
-        typer.echo(f"wrote {out}: {found!r}")
 
 
 def evaluate(

@@ -1,0 +1,159 @@
+"""The commands that make a model: fit, and refit, which leaves the encoder as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tasktheme import distributed
+from tasktheme.errors import DataError, Interrupted
+from tasktheme.options import (
+    INTERRUPTED,
+    AllowDamaged,
+    Change,
+    CheckpointEvery,
+    Data,
+    DataDir,
+    Device,
+    DeviceName,
+    HeldOut,
+    Invert,
+    Model,
+    ModelsSize,
+    Overwrite,
+    Part,
+    PresetName,
+    Quiet,
+    Resume,
+    Size,
+    Source,
+    Unlabelled,
+    find_checkpoint,
+    leave,
+    parse_changes,
+    parse_settings,
+    parse_themes,
+    save_result,
+)
+from tasktheme.training.resumable import CHECKPOINT_SECONDS
+
+
+def fit(
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Folder for the trained model.", show_default=False)],
+    tasks: Annotated[int, typer.Option(help="Training tasks to draw.", min=1)] = 20_000,
+    themes: Annotated[
+        Any,
+        typer.Option(
+            parser=parse_themes, metavar="N|auto", help="Number of task-themes K, or auto to choose it.", show_default="8"
+        ),
+    ] = None,
+    latent_dim: Annotated[int | None, typer.Option(help="Dimension of the embedding D.", show_default="64")] = None,
+    preset: Annotated[PresetName | None, typer.Option(help="Settings to start from.", show_default="default")] = None,
+    settings: Annotated[Path | None, typer.Option(help="A TOML file of settings; options win over it.")] = None,
+    change: Change = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of everything random.", min=0, show_default="0")] = None,
+    device: Device = DeviceName.auto,
+    resume: Resume = False,
+    checkpoint_every: CheckpointEvery = CHECKPOINT_SECONDS,
+    compiled: Annotated[
+        bool | None, typer.Option("--compile/--no-compile", help="Compile the step first (default: in long trainings on a GPU).")
+    ] = None,
+    unlabelled: Unlabelled = False,
+    data_dir: DataDir = None,
+    size: Size = 64,
+    held_out: HeldOut = None,
+    allow_damaged: AllowDamaged = False,
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train a model on tasks drawn from a data set's training part.
+
+    Ctrl-C stops between two steps and keeps the state; the same command with `--resume` goes on. Several processes or machines
+    share the work: `torchrun --nproc-per-node 4 -m tasktheme fit ...`
+
+    Examples: `tasktheme fit glyphs --out glyphs-model --tasks 20000`,
+    `tasktheme fit glyphs --out wide --themes 32 --set covariance=diagonal`
+    """
+    from tasktheme.ptm import PTM
+    from tasktheme.storage import MODEL
+
+    chosen = parse_settings(preset, settings, change or [], {"themes": themes, "latent_dim": latent_dim, "seed": seed})
+    checkpoint = find_checkpoint(out, resume=resume, overwrite=overwrite)
+    source = Source(data, data_dir, size, held_out, allow_damaged, quiet)
+    dataset = source.tasks() if unlabelled else source.part(Part.train)
+    model = PTM(settings=chosen, device=device.value)
+    try:
+        model.fit(
+            dataset,
+            tasks,
+            progress=not quiet,
+            checkpoint=checkpoint,
+            checkpoint_every=checkpoint_every,
+            resume=resume,
+            compiled=compiled,
+        )
+    except Interrupted as stop:
+        leave(f"{str(stop).split(';')[0]}; run the same command with --resume to go on", INTERRUPTED)
+    except DataError as error:  # too few images or classes for the default tasks: here their size is a setting
+        smaller = str(error).replace("ask for fewer shots", "ask for fewer, such as --set t_shots=3 --set v_shots=3")
+        smaller = smaller.replace("ask for fewer ways, or mix groups", "ask for fewer, such as --set 'ways=[2,5]'")
+        raise DataError(smaller) from error
+    if distributed.done_here():
+        return
+    model.trained_on |= {"size": size, "held_out": held_out, "unlabelled": unlabelled, "allow_damaged": allow_damaged}
+    save_result(model, out, checkpoint, overwrite=overwrite, kind=MODEL)
+    if not quiet:
+        if model.choice is not None:
+            typer.echo(f"chose {model.choice}")
+        typer.echo(f"wrote {out}: {model!r}")
+        typer.echo(f"next:  tasktheme evaluate {out} {data}   or   tasktheme embed {out} {data} --out tasks.parquet")
+
+
+def refit(
+    model: Model,
+    data: Data,
+    out: Annotated[Path, typer.Option(help="Folder for the model with new themes.", show_default=False)],
+    themes: Annotated[
+        Any,
+        typer.Option(parser=parse_themes, metavar="N|auto", help="Number of task-themes K.", show_default="that of the model"),
+    ] = None,
+    change: Change = None,
+    unlabelled: Unlabelled = False,
+    data_dir: DataDir = None,
+    size: ModelsSize = None,
+    invert: Invert = None,
+    held_out: HeldOut = None,
+    allow_damaged: AllowDamaged = False,
+    device: Device = DeviceName.auto,
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fit new themes to a data set's training part, with a model's encoder as it is: seconds instead of a training.
+
+    For another number of themes, or for your own data where its images are like those that the encoder knows.
+
+    Examples: `tasktheme refit omniglot-default omniglot --themes 32 --set covariance=diagonal --out wide`,
+    `tasktheme refit omniglot-default glyphs --themes auto --out glyphs-model`
+    """
+    from tasktheme.ptm import PTM
+    from tasktheme.storage import check_output
+
+    check_output(out, overwrite=overwrite)
+    changes = parse_changes(change or []) | ({} if themes is None else {"themes": themes})
+    loaded = PTM.load(model, device=device.value)
+    source = Source(data, data_dir, size, held_out, allow_damaged, quiet, loaded, invert)
+    dataset = source.tasks() if unlabelled else source.part(Part.train)
+    try:
+        found = loaded.refit(dataset, progress=not quiet, **changes)
+    except Interrupted:
+        leave("refit was interrupted and keeps no state: run it again", INTERRUPTED)
+    if distributed.done_here():
+        return
+    found.save(out, overwrite=overwrite)
+    if not quiet:
+        if found.choice is not None:
+            typer.echo(f"chose {found.choice}")
+        typer.echo(f"wrote {out}: {found!r}")
