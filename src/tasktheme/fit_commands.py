@@ -131,7 +131,7 @@ def refit(
     overwrite: Overwrite = False,
     quiet: Quiet = False,
 ) -> None:
-    """Fit new themes to a data set's training part, with a model's encoder as it is: seconds instead of a training.
+    """Fit new themes to a data set's training part, with a model's encoder as it is: a minute or two, no training.
 
     For another number of themes, or for your own data where its images are like those that the encoder knows.
 

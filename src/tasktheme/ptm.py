@@ -141,7 +141,7 @@ class PTM:
         return self
 
     def refit(self, data: Dataset | Sequence[npt.ArrayLike], *, progress: bool = True, **changes: Any) -> PTM:
-        """Another model with the same encoder and new themes, by full EM on tasks of ``data``: seconds instead of a training.
+        """Another model with the same encoder and new themes, by full EM on tasks of ``data``: no training.
 
         ``changes`` are settings that concern themes or tasks: ``themes=32``, ``themes="auto"``, ``covariance="diagonal"``, ...
         """
