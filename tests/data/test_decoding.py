@@ -73,8 +73,21 @@ def test_x_is_mapped_read_only_and_the_tensor_shares_it(tree: Tree) -> None:
 def test_many_blocks_keep_their_order(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoding, "_BLOCK", 3)
     monkeypatch.setattr(decoding, "_processors", lambda: 5)
+    monkeypatch.setattr(decoding, "_BYTES_PER_THREAD", 1)
     data = load(tree(f"c{i // 10}/{i:03d}.png" for i in range(100)))
     assert data.x[:, 0, 0, 0].tolist() == list(range(100))
+
+
+@pytest.mark.parametrize(("size", "threads"), [(10, 1), (6000, 1), (13_000, 3), (30_000, 5)])
+def test_small_files_are_left_to_fewer_threads(
+    tmp_path: Path, zipped: Callable[[Path], Path], monkeypatch: pytest.MonkeyPatch, size: int, threads: int
+) -> None:
+    monkeypatch.setattr(decoding, "_processors", lambda: 5)
+    (tmp_path / "images" / "a").mkdir(parents=True)
+    for name, change in (("1.png", -3), ("2.png", 3)):
+        (tmp_path / "images" / "a" / name).write_bytes(bytes(size + change))
+    for path in (tmp_path / "images", zipped(tmp_path / "images")):
+        assert decoding._threads(open_files(path)) == threads
 
 
 def test_second_load_decodes_nothing(tree: Tree, decoded: list[int]) -> None:

@@ -29,6 +29,7 @@ from tasktheme.progress import progress_bar
 
 _VERSION = 1  # raise it whenever the decoding changes, so that no old cache is taken for the new data
 _BLOCK = 128  # images in one piece of work
+_BYTES_PER_THREAD = 4096  # a thread more for each of these in the mean file
 _AHEAD = 4  # pieces of work begun for each thread
 
 
@@ -114,8 +115,8 @@ class _Block:
 
 
 def _decode_blocks(files: ImageFiles, names: Sequence[str], form: ImageForm) -> Iterator[tuple[int, _Block]]:
-    """Blocks of images in order, decoded by as many threads as there are processors: the decoders run in C, side by side."""
-    workers = _processors()
+    """Blocks of images in order, decoded by threads: the decoders run in C, side by side."""
+    workers = _threads(files)
     waiting: deque[tuple[int, Future[_Block]]] = deque()
     with ThreadPoolExecutor(workers) as pool:
         for start in range(0, len(names), _BLOCK):
@@ -136,6 +137,11 @@ def _decode_block(files: ImageFiles, names: Sequence[str], form: ImageForm) -> _
         except Exception as error:  # decoders raise errors of every kind on damaged files
             damaged.append((place, why_unreadable(error)))
     return _Block(np.delete(pixels, [place for place, _ in damaged], axis=0) if damaged else pixels, damaged)
+
+
+def _threads(files: ImageFiles) -> int:
+    """Fewer for small images: there is more Python than C around each, and threads wait for each other's Python."""
+    return min(_processors(), max(1, int(files.mean_bytes / _BYTES_PER_THREAD)))
 
 
 def _processors() -> int:

@@ -9,6 +9,7 @@ import struct
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
+from statistics import fmean
 from typing import Protocol
 from zipfile import ZipFile, ZipInfo
 
@@ -40,6 +41,11 @@ class ImageFiles(Protocol):
 
     def read(self, name: str) -> bytes:
         """The content of one file."""
+        ...
+
+    @property
+    def mean_bytes(self) -> float:
+        """How large the files are."""
         ...
 
 
@@ -74,6 +80,11 @@ class FolderFiles:
         file = self.path / name
         _refuse_large(file.stat().st_size)
         return file.read_bytes()
+
+    @property
+    def mean_bytes(self) -> float:
+        """How large the files are."""
+        return fmean(status.st_size for _, status in self._found)
 
     @cached_property
     def _found(self) -> list[tuple[str, os.stat_result]]:
@@ -118,6 +129,11 @@ class ZipFiles:
         with self._zip.open(entry) as packed:
             pieces = iter(lambda: packed.read(_PIECE), b"")
             return b"".join(pieces)
+
+    @property
+    def mean_bytes(self) -> float:
+        """How large the files are, unpacked."""
+        return fmean(self._entries[name].file_size for name in self.names)
 
     @cached_property
     def _zip(self) -> ZipFile:

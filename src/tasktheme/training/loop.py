@@ -88,7 +88,9 @@ class Trainer:
         if self.networks.decoder is not None:
             self.warm_up_steps = min(round(settings.warm_up * self.steps), self.steps - 1)  # themes get a step at least
             on_gpu = self.device.type == "cuda"
-            self.optimiser = torch.optim.Adam(self.networks.parameters(), lr=settings.learning_rate, capturable=on_gpu)
+            self.optimiser = torch.optim.Adam(
+                self.networks.parameters(), lr=settings.learning_rate, capturable=on_gpu, fused=on_gpu or None
+            )
         self.dim = settings.latent_dim if self.networks.decoder is not None else self.dataset.point_shape[0]
         shape = (settings.batch_tasks, self.sampler.most_ways * self.halves[1], self.dim)  # of the v half's embeddings
         self._noise_places = torch.arange(math.prod(shape), device=self.device).view(shape)[own]
@@ -97,7 +99,7 @@ class Trainer:
         self.themes = self._themes(alike)
         if self.compiled:
             alone = () if self._shared else ("_updated_themes",)  # which asks the other processes, and then is not compiled
-            for name in ("_draw", "_forward", "_descend", *alone):
+            for name in ("_draw", "_forward", *alone):
                 setattr(self, name, compile_step(getattr(self, name)))
         self._counter = torch.zeros((), dtype=torch.int64, device=self.device)  # the step, where the device sees it
         self.running = RunningMeans()
@@ -189,7 +191,7 @@ class Trainer:
         """E-step, bound, gradient step and, after the warm-up, the online update of the themes.
 
         Reads and writes the same tensors at each call and never waits for the device. A GPU updates the themes and draws
-        the next mini-batch while it computes the gradient of this one.
+        the next mini-batch while it computes the gradient of this one, and puts them in place during the gradient step.
         """
         assert self._drawn is not None
         result = self._forward(*self._drawn)
@@ -202,16 +204,18 @@ class Trainer:
         if self.optimiser is not None:
             self.optimiser.zero_grad()
             result.loss.backward()
+        with self._beside:  # not before the gradient is known, which depends on the themes and the tasks as they were
+            if themes_move:
+                self.themes.assign(themes)
+            for own, other in zip(self._drawn, following, strict=True):
+                own.copy_(other)
+            self._counter += 1
+        if self.optimiser is not None:
             distributed.sum_gradients(self.networks.parameters(), self._weight)
             terms["gradient_norm"] = nn.utils.clip_grad_norm_(self.networks.parameters(), self.settings.gradient_clip)
-            self._descend()
+            self.optimiser.step()
         self._beside.wait()
-        if themes_move:  # not before the gradient is known, which depends on the themes as they were
-            self.themes.assign(themes)
-        for own, other in zip(self._drawn, following, strict=True):
-            own.copy_(other)
         self.running.add(terms)
-        self._counter += 1
 
     def _draw(self, step: Tensor) -> tuple[Tensor, ...]:
         """The mini-batch of a step: rows, labels and mask of the t half and of the v half, and the noise."""
@@ -222,10 +226,6 @@ class Trainer:
     def _forward(self, *drawn: Tensor) -> Objective:
         t, v, noise = EpisodeBatch(*drawn[:3]), EpisodeBatch(*drawn[3:6]), drawn[6]
         return objective(self.settings, self.themes, self.networks, self.data, t, v, noise)
-
-    def _descend(self) -> None:
-        assert self.optimiser is not None
-        self.optimiser.step()
 
     @torch.no_grad()
     def _updated_themes(self, evidence: Evidence) -> Themes:
