@@ -372,6 +372,7 @@ def test_evaluate_prints_and_writes_the_same_numbers(run, model: Path, tmp_path:
 def test_evaluate_takes_images_at_the_size_of_the_model(run, tmp_path: Path) -> None:
     settings = tt.Settings(filters=(2, 2, 2, 2), latent_dim=3, themes=3, polish_tasks=4, polish_sweeps=2, t_shots=3, v_shots=3)
     data = tt.load_dataset("glyphs", size=32, progress=False).train
+    assert data.point_shape == (1, 32, 32)
     tt.PTM(settings=settings).fit(data, tasks=10, progress=False).save(tmp_path / "m")
     code, _, err = run("evaluate", tmp_path / "m", "glyphs", "-n", 20, "--shots", 4, "--quiet")
     assert code == 0, err

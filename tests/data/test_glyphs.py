@@ -12,6 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
+import tasktheme as tt
 from tasktheme.data import drawing, glyphs
 from tasktheme.data.dataset import Dataset, DataSplit
 from tasktheme.errors import MissingDataError, SettingsError
@@ -207,6 +208,25 @@ def test_cached_pictures_belong_to_their_classes(small: Path) -> None:
     digits = drawing.render_scripts(SMALL_TEST, seed=0)["Digits"]
     np.testing.assert_array_equal(_pictures(loaded.test).reshape(10, 20, 64, 64), digits.pictures)
     assert loaded.test.group_names == ("Digits",)
+
+
+@pytest.mark.parametrize(("size", "channels"), [(32, None), (20, 3), (80, None)])
+def test_another_form_is_that_of_the_same_drawings_in_files(small: Path, size: int, channels: int | None) -> None:
+    for code, picture in zip(range(0x30, 0x3A), _pictures(glyphs.load_glyphs(progress=False).test)[::20], strict=True):
+        file = small / "files" / "digits" / chr(code) / "1.png"
+        file.parent.mkdir(parents=True)
+        Image.fromarray(picture).save(file)
+    read = tt.load_tasks(small / "files", size=size, channels=channels, progress=False)
+    formed = tt.load_dataset("glyphs", size=size, channels=channels, progress=False)
+    assert formed.test.point_shape == formed.train.point_shape == (channels or 1, size, size)
+    np.testing.assert_array_equal(formed.test.x[::20], read.x)
+    again = tt.load_dataset("glyphs", size=size, channels=channels, progress=False)
+    np.testing.assert_array_equal(again.train.x, formed.train.x)
+
+
+def test_a_size_that_no_image_has_is_refused(small: Path) -> None:
+    with pytest.raises(SettingsError, match="got 0"):
+        tt.load_dataset("glyphs", size=0, progress=False)
 
 
 def test_damaged_cache_is_drawn_again(small: Path) -> None:

@@ -6,14 +6,18 @@ Two levels, like Omniglot: scripts (groups) of up to 26 characters (classes), 20
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from PIL import Image
 
-from tasktheme.data.cache import Arrays, Info, cache_folder, load_or_build
+from tasktheme.data.cache import Arrays, Info, append_rows, cache_folder, load_or_build, load_or_fill
 from tasktheme.data.dataset import Dataset, DataSplit
 from tasktheme.data.drawing import DRAWERS, SIDE, CodePoints, render_scripts
+from tasktheme.data.images import ImageForm, Pixels, form_image
 from tasktheme.errors import SettingsError
+from tasktheme.progress import progress_bar
 
 TRAIN_SCRIPTS: Mapping[str, CodePoints] = {
     "Latin capitals": (range(0x41, 0x5B),),
@@ -55,33 +59,48 @@ TEST_SCRIPTS: Mapping[str, CodePoints] = {
 _VERSION = 1  # raise it whenever a drawing changes, so that no old cache is taken for the new data
 
 
-def load_glyphs(*, seed: int = 0, progress: bool = True) -> DataSplit:
+def load_glyphs(*, seed: int = 0, size: int = SIDE, channels: int = 1, progress: bool = True) -> DataSplit:
     """The glyphs, rendered on first use (some seconds, with a progress bar) and cached: uint8 (M, 1, 64, 64), ink 255 on 0.
 
     Training and test part share no script. The same seed gives the same drawings; the characters do not depend on it.
+    Another size, or colour, is what files of these drawings would become.
     """
     if seed < 0:
         raise SettingsError(f"seed of the glyphs: expected a number >= 0, got {seed}")
+    form = ImageForm(size, channels)
+    parts = {"train": TRAIN_SCRIPTS, "test": TEST_SCRIPTS}
 
     def build() -> tuple[Arrays, Info]:
         rendered = render_scripts({**TRAIN_SCRIPTS, **TEST_SCRIPTS}, seed=seed, progress=progress)
-        parts = {"train": TRAIN_SCRIPTS, "test": TEST_SCRIPTS}
         pictures = {part: np.concatenate([rendered[name].pictures for name in scripts]) for part, scripts in parts.items()}
         return pictures, {"codes": {name: script.codes for name, script in rendered.items()}}
 
-    pictures, info = load_or_build(cache_folder() / f"glyphs-v{_VERSION}-seed{seed}", build)
-    return DataSplit(
-        name="glyphs",
-        train=_dataset(pictures["train"], {name: info["codes"][name] for name in TRAIN_SCRIPTS}),
-        test=_dataset(pictures["test"], {name: info["codes"][name] for name in TEST_SCRIPTS}),
-    )
+    folder = cache_folder() / f"glyphs-v{_VERSION}-seed{seed}"
+    pictures, info = load_or_build(folder, build)
+    codes = {part: {name: info["codes"][name] for name in scripts} for part, scripts in parts.items()}
+    drawn = {part: pictures[part].reshape(-1, 1, SIDE, SIDE) for part in parts}
+    if form != ImageForm(SIDE, 1):
+        formed = folder.with_name(f"{folder.name}-{channels}x{size}x{size}")
+        drawn, _ = load_or_fill(formed, lambda fresh: _form_all(drawn, form, fresh, progress=progress))
+    return DataSplit(name="glyphs", train=_dataset(drawn["train"], codes["train"]), test=_dataset(drawn["test"], codes["test"]))
 
 
-def _dataset(pictures: npt.NDArray[np.uint8], codes: Mapping[str, Sequence[int]]) -> Dataset:
+def _form_all(drawn: Mapping[str, Pixels], form: ImageForm, fresh: Path, *, progress: bool) -> Info:
+    """Write the drawings of each part in another form, one after the other: large ones need not fit in memory."""
+    with progress_bar("resizing glyphs", sum(map(len, drawn.values())), show=progress) as advance:
+        for part, pictures in drawn.items():
+            with append_rows(fresh / f"{part}.npy", (form.channels or 1, form.size, form.size), np.uint8) as append:
+                for picture in pictures:
+                    append(form_image(Image.fromarray(picture[0]), form)[None])
+                    advance(1, "")
+    return {}
+
+
+def _dataset(pictures: npt.NDArray[np.generic], codes: Mapping[str, Sequence[int]]) -> Dataset:
     sizes = [len(of_script) for of_script in codes.values()]
     return Dataset(
         name="glyphs",
-        x=pictures.reshape(-1, 1, SIDE, SIDE),
+        x=pictures,
         counts=np.full(sum(sizes), DRAWERS, dtype=np.int64),
         class_names=tuple(f"U+{code:04X} {chr(code)}" for of_script in codes.values() for code in of_script),
         class_group=np.repeat(np.arange(len(codes), dtype=np.int64), sizes),

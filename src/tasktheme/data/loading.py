@@ -25,7 +25,9 @@ from tasktheme.errors import DataError, MissingDataError, SettingsError
 from tasktheme.untrusted import exists, expand_home
 
 _NAMED: Mapping[str, Callable[[Path, Decoding], DataSplit]] = {
-    "glyphs": lambda _, decoding: load_glyphs(progress=decoding.progress),
+    "glyphs": lambda _, decoding: load_glyphs(
+        size=decoding.form.size, channels=decoding.form.channels or 1, progress=decoding.progress
+    ),
     "omniglot": load_omniglot,
     "mini-imagenet": load_mini_imagenet,
 }
