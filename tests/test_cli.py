@@ -339,6 +339,19 @@ def test_summary_is_an_overview_or_a_row_for_each_task(run, tasks: Path) -> None
     np.testing.assert_allclose(frame["share_1"], loaded.mean_mixture().max(axis=1))
 
 
+def test_summary_keeps_columns_that_are_called_like_its_own(run, tasks: Path, tmp_path: Path) -> None:
+    loaded = tt.TaskSet.load(tasks)
+    own = {name: [f"{name} of {i}" for i in range(12)] for name in ("entropy", "theme_1", "task", "entropy_given", "owner")}
+    loaded.with_columns(**own).save(tmp_path / "own.parquet")
+    frame = pd.read_csv(io.StringIO(run("summary", tmp_path / "own.parquet")[1]))
+    np.testing.assert_allclose(frame["entropy"], loaded.entropy())
+    assert frame["task"].tolist() == list(range(12))
+    np.testing.assert_array_equal(frame["theme_1"], loaded.top_themes(1)[:, 0])
+    kept = {"entropy": "entropy_given_given", "theme_1": "theme_1_given", "task": "task_given"}
+    for name, values in own.items():
+        assert frame[kept.get(name, name)].tolist() == values
+
+
 @pytest.mark.parametrize(
     ("kind", "ending"),
     [("simplex", "svg"), ("map", "png"), ("distances", "png"), ("entropy", "pdf"), ("mixtures", "png"), ("intervals", "pdf")],

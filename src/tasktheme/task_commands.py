@@ -185,6 +185,8 @@ def summary(
 ) -> None:
     """What tasks are made of: on a terminal an overview; written or piped, a row for each with size, entropy and top themes.
 
+    A column of the tasks' own that has the name of one of these, such as entropy, is written as entropy_given.
+
     Of a model's folder and DATA: what each theme is made of, its share, classes, groups and most typical rows of DATA.
 
     Examples: `tasktheme summary tasks.parquet`, `tasktheme embed my-model my_folder/ | tasktheme summary -`,
@@ -204,11 +206,20 @@ def summary(
     loaded = _load(tasks, resized)
     themes = loaded.top_themes(min(top, loaded.concentration.shape[1]))
     share = np.take_along_axis(loaded.mean_mixture(), themes, axis=1)
-    rows: dict[str, Any] = {"task": np.arange(len(loaded)), **loaded.columns, "size": loaded.sizes}
-    rows |= {"converged": loaded.converged, "entropy": loaded.entropy()}
+    task = {"task": np.arange(len(loaded))}
+    found: dict[str, Any] = {"size": loaded.sizes, "converged": loaded.converged, "entropy": loaded.entropy()}
     for place in range(themes.shape[1]):
-        rows |= {f"theme_{place + 1}": themes[:, place], f"share_{place + 1}": share[:, place]}
-    deliver(rows, out, lambda: summary_table(loaded))
+        found |= {f"theme_{place + 1}": themes[:, place], f"share_{place + 1}": share[:, place]}
+    deliver(task | _beside(task | found, loaded.columns) | found, out, lambda: summary_table(loaded))
+
+
+def _beside(found: Mapping[str, Any], given: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """The tasks' own columns; one that is called like a column that was found here gets another name, so that both are kept."""
+    names = {name: name for name in given}
+    for name in found.keys() & given.keys():
+        while names[name] in found or names[name] in given:
+            names[name] += "_given"
+    return {names[name]: values for name, values in given.items()}
 
 
 def _summarise_model(model: Path, data: str | None, part: Part, data_dir: Path | None, out: Path | None) -> None:
