@@ -291,6 +291,15 @@ def test_distances_on_a_terminal_are_a_corner_of_the_matrix(run, tasks: Path) ->
     assert len(out.splitlines()) < 20
 
 
+def test_distances_as_text_are_read_back_to_the_bit(run, tasks: Path, tmp_path: Path) -> None:
+    loaded = tt.TaskSet.load(tasks)
+    matrix = loaded.kl(loaded)
+    assert run("distances", tasks, "--out", tmp_path / "kl.csv")[0] == 0
+    for text in ((tmp_path / "kl.csv").read_text(), run("distances", tasks)[1]):
+        read = [[float(value) for value in line.split(",")] for line in text.splitlines()]
+        np.testing.assert_array_equal(read, matrix)
+
+
 def test_distances_can_compare_by_content(run, tasks: Path) -> None:
     _, out, _ = run("distances", tasks, "--resized", 7)
     resized = tt.TaskSet.load(tasks).resized(7)

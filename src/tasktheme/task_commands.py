@@ -98,7 +98,7 @@ def distances(
     elif sys.stdout.isatty():
         print_table(distance_table(first, second, matrix, kind=kind.value))
     else:
-        typer.echo(_matrix_csv(matrix), nl=False)
+        pipe_csv(_matrix_table(matrix), names=False)
 
 
 def nearest(
@@ -322,15 +322,17 @@ def deliver(rows: dict[str, Any], out: Path | None, shown: Any) -> None:
     typer.echo(f"wrote {out}: {counted(table.num_rows, 'row')}")
 
 
-def pipe_csv(table: pa.Table) -> None:
+def pipe_csv(table: pa.Table, *, names: bool = True) -> None:
     """A table to standard output as CSV."""
     from tasktheme.tasks.files import csv_bytes
 
-    typer.echo(csv_bytes(table).decode(), nl=False)
+    typer.echo(csv_bytes(table, names=names).decode(), nl=False)
 
 
-def _matrix_csv(matrix: Floats) -> str:
-    return "".join(",".join(f"{value:.6g}" for value in row) + "\n" for row in matrix.tolist())
+def _matrix_table(matrix: Floats) -> pa.Table:
+    from tasktheme.tasks.files import make_table
+
+    return make_table({str(j): matrix[:, j] for j in range(matrix.shape[1])})
 
 
 def _write_matrix(matrix: Floats, out: Path) -> None:
@@ -339,13 +341,13 @@ def _write_matrix(matrix: Floats, out: Path) -> None:
     import numpy as np
 
     from tasktheme.files import write_file
-    from tasktheme.tasks.files import make_table, write_table
+    from tasktheme.tasks.files import csv_bytes, write_table
 
     ending = out.suffix.lower()
     if ending == ".parquet":
-        write_table(make_table({str(j): matrix[:, j] for j in range(matrix.shape[1])}), out)
+        write_table(_matrix_table(matrix), out)
     elif ending == ".csv":
-        write_file(out, _matrix_csv(matrix).encode())
+        write_file(out, csv_bytes(_matrix_table(matrix), names=False))
     else:
         buffer = io.BytesIO()
         np.save(buffer, matrix, allow_pickle=False)

@@ -61,8 +61,8 @@ def write_table(table: pa.Table, path: Path) -> None:
     write_file(path, buffer.getvalue())
 
 
-def csv_bytes(table: pa.Table) -> bytes:
-    """A table as CSV with a line of names."""
+def csv_bytes(table: pa.Table, *, names: bool = True) -> bytes:
+    """A table as CSV with a line of names; numbers have the digits that it takes to read them back as they were."""
     import pyarrow as pa
     import pyarrow.csv as pc
 
@@ -70,7 +70,7 @@ def csv_bytes(table: pa.Table) -> bytes:
     for name, values in texts.items():
         table = table.set_column(table.column_names.index(name), name, pa.array(values))
     buffer = io.BytesIO()
-    pc.write_csv(table, buffer)
+    pc.write_csv(table, buffer, pc.WriteOptions(include_header=names))
     return buffer.getvalue()
 
 
