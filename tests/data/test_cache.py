@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -201,6 +202,50 @@ def test_rows_of_another_form_are_refused(tmp_path: Path) -> None:
         for wrong in (np.zeros((1, 3), dtype=np.uint8), np.zeros((1, 2))):
             with pytest.raises(ValueError, match="are wanted"):
                 append(wrong)
+
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+import numpy as np
+from tasktheme.data import cache
+
+def fill(fresh):
+    np.save(fresh / "x.npy", np.zeros(3))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+cache.load_or_fill(Path(sys.argv[1]), fill)
+"""
+
+
+def _age(folder: Path, hours: float) -> None:
+    then = time.time() - 3600 * hours
+    for path in (*folder.rglob("*"), folder):
+        os.utime(path, (then, then))
+
+
+def test_what_a_killed_process_left_goes_once_nobody_works_in_it(tmp_path: Path) -> None:
+    """Whatever it was to become: the images that were decoded may have changed since."""
+    subprocess.run([sys.executable, "-c", _KILLED, str(tmp_path / "one")], check=False, timeout=100)
+    [left] = tmp_path.iterdir()
+    _age(left, 25)
+    (left / "fresh" / "x.npy").touch()  # somebody writes in it still
+    cache.write_arrays(tmp_path / "two", ARRAYS, INFO)
+    assert left in tmp_path.iterdir()
+    _age(left, 23)
+    cache.write_arrays(tmp_path / "three", ARRAYS, INFO)
+    assert left in tmp_path.iterdir()
+    _age(left, 25)
+    cache.write_arrays(tmp_path / "four", ARRAYS, INFO)
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["four", "three", "two"]
+
+
+@pytest.mark.parametrize("name", [".config-backup01", "one-abcdefgh.tasktheme", ".tasktheme"])
+def test_nothing_else_goes_from_the_cache_folder(tmp_path: Path, name: str) -> None:
+    (tmp_path / name / "fresh").mkdir(parents=True)
+    _age(tmp_path / name, 1000)
+    cache.write_arrays(tmp_path / "set", ARRAYS, INFO)
+    assert (tmp_path / name / "fresh").exists()
 
 
 def test_errors_of_the_filling_are_not_blamed_on_the_cache(tmp_path: Path) -> None:

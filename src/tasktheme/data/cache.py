@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +22,8 @@ from tasktheme.untrusted import expand_home
 Arrays = dict[str, npt.NDArray[Any]]
 Info = dict[str, Any]
 
+_SCRATCH = ".tasktheme"  # how the name of a folder ends in which arrays are made
+_STALE = 24 * 60 * 60.0  # seconds without a change after which the maker of such a folder is taken for dead
 _ATTEMPTS = 5  # renames tried against other writers of the same folder; one is enough unless they all find it damaged
 
 
@@ -119,8 +124,9 @@ def _save(fresh: Path, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
 
 def _write(folder: Path, fill: Callable[[Path], Info]) -> None:
     _check_writable(folder)  # before the work of making the arrays, not after it
+    _remove_stale(folder.parent)
     try:
-        with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as scratch:
+        with TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-", suffix=_SCRATCH) as scratch:
             fresh = Path(scratch) / "fresh"
             fresh.mkdir()
             info = fill(fresh)
@@ -132,6 +138,20 @@ def _write(folder: Path, fill: Callable[[Path], Info]) -> None:
         raise
     except OSError as error:
         raise OutputError(f"cache {folder}: cannot be written ({error}); set TASKTHEME_CACHE to another folder") from error
+
+
+def _remove_stale(parent: Path) -> None:
+    """Delete what killed processes left unfinished, whatever it was to become; what cannot be deleted stays.
+
+    Another process may be at work in such a folder: its files then change.
+    """
+    ours = re.compile(rf"\..+-[a-z0-9_]{{8}}{re.escape(_SCRATCH)}")  # a cache folder may hold other things too
+    with suppress(OSError):
+        for left in [entry for entry in parent.iterdir() if ours.fullmatch(entry.name)]:
+            with suppress(OSError):  # another process may be deleting it too
+                last_change = max(path.lstat().st_mtime for path in (left, *left.rglob("*")))
+                if time.time() - last_change > _STALE:
+                    shutil.rmtree(left)
 
 
 def _move_into_place(fresh: Path, folder: Path, scratch: Path) -> None:
