@@ -12,9 +12,9 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from tasktheme.experiments.lifelong.results import ORDER, policy_order
 from tasktheme.report.style import COLOURS, FAINT, INK, SMALL, new_figure, styled
+from tasktheme.selection.build import policy_title
 
 _PERCENT = FuncFormatter(lambda value, _: f"{100 * value:g} %")
-_NAMES = {"ptm": "PTM", "task2vec": "Task2Vec", "worst-case": "Worst case", "random": "Random"}
 _LEARNERS = {"maml": "MAML", "protonet": "ProtoNet", "abml": "ABML"}
 _LINES = ("-", "-.", "--", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 2)))
 
@@ -41,7 +41,7 @@ def lifelong_figure(results: Sequence[Result], *, curves: bool = True, bars: boo
     if tested:
         _draw_bars(axes[-1], sorted(tested, key=lambda result: str(result["setting"])), look)
     handles = [
-        axes[0].plot([], [], color=colour, linestyle=line, linewidth=1.6, label=_NAMES.get(policy, policy))[0]
+        axes[0].plot([], [], color=colour, linestyle=line, linewidth=1.6, label=policy_title(policy))[0]
         for policy, (colour, line) in look.items()
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))

@@ -15,9 +15,9 @@ import numpy as np
 
 from tasktheme.experiments.lifelong.comparison import mean_of
 from tasktheme.reproduce.plan import LIFELONG, Scale
+from tasktheme.selection.build import policy_title
 
 NONE = "not reported"
-POLICIES = {"ptm": "PTM", "task2vec": "Task2Vec", "worst-case": "worst case", "random": "random"}
 LEARNERS = {"maml": "MAML", "protonet": "ProtoNet", "abml": "ABML"}
 # the last test of lifelong learning in induction: accuracy in %, and half its 95 % interval over tasks
 FINAL = {
@@ -190,11 +190,13 @@ def _curves(folders: list[Path]) -> list[Row]:
     rows = [
         Row("training tasks", "300,000", f"{steps:,}"),
         Row("pool, test tasks", "200, 100", f"{found['pool']}, {found['test_tasks']}"),
-        Row("order", "PTM; Task2Vec, worst case; random", ", ".join(POLICIES[name] for name in order)),
+        Row("order", "PTM; Task2Vec, Worst case; Random", ", ".join(policy_title(name) for name in order)),
     ]
     for name, values in ends.items():
         mean = mean_of(values)
-        rows.append(Row(f"{POLICIES[name]}, at the end", NONE, f"{100 * mean.mean:.2f} {_half(mean.over_seeds)} %, over seeds"))
+        rows.append(
+            Row(f"{policy_title(name)}, at the end", NONE, f"{100 * mean.mean:.2f} {_half(mean.over_seeds)} %, over seeds")
+        )
     return rows
 
 
@@ -206,7 +208,7 @@ def _bars(folders: list[Path]) -> list[Row]:
         for policy, (mean, half) in FINAL[learner].items():
             final = found["policies"].get(policy, {}).get("final")
             ours = "not tested" if final is None else f"{100 * final['mean']:.2f} {_half(final['over_tasks'])} %"
-            rows.append(Row(f"{LEARNERS[learner]}, {POLICIES[policy]}", f"{mean:.2f} ± {half:.2f} %", ours))
+            rows.append(Row(f"{LEARNERS[learner]}, {policy_title(policy)}", f"{mean:.2f} ± {half:.2f} %", ours))
         paper = FINAL[learner]["ptm"][0] - FINAL[learner]["random"][0]
         pair = [pair for pair in found["comparisons"] if (pair["first"], pair["second"]) == ("ptm", "random")]
         if pair:

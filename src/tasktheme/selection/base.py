@@ -114,6 +114,7 @@ class Policy(ABC):
     """
 
     name: ClassVar[str]
+    title: ClassVar[str]  # what pictures and pages call it
     needs: ClassVar[tuple[str, ...]] = ()  # of support, query and gamma
     sees_learner: ClassVar[bool] = False
     greedy: ClassVar[bool] = False  # several picks depend on each other, one after another; else the best scores are picked

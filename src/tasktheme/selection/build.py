@@ -18,6 +18,11 @@ from tasktheme.selection.worst_case import WorstCase
 POLICIES: Mapping[str, type[Policy]] = {kind.name: kind for kind in (PTMPolicy, Task2Vec, WorstCase, Random, Predicted, Diverse)}
 
 
+def policy_title(name: str) -> str:
+    """What pictures and pages call a policy; one that is not of ours by its name."""
+    return POLICIES[name].title if name in POLICIES else name
+
+
 def build_policy(name: str, *, probe: Learner | None = None) -> Policy:
     """The policy called ``name`` with its default settings; Task2Vec needs a probe."""
     if name not in POLICIES:

@@ -25,6 +25,7 @@ class Diverse(PTMPolicy):
     """
 
     name = "diverse"
+    title = "Diverse"
     greedy = True
 
     def __init__(self, *, memory: int = 10, weight: float = 1.0) -> None:

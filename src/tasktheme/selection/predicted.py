@@ -33,6 +33,7 @@ class Predicted(PTMPolicy):
     """
 
     name = "predicted"
+    title = "Predicted"
     needs = ("gamma", "support", "query")
     sees_learner = True
     on_device = False  # the regression is the host's

@@ -18,6 +18,7 @@ class PTMPolicy(Policy):
     """
 
     name = "ptm"
+    title = "PTM"
     needs: ClassVar[tuple[str, ...]] = ("gamma",)
 
     def describe(self, tasks: Tasks) -> Float[Tensor, "*A T K"]:

@@ -16,6 +16,7 @@ class Random(Policy):
     """A uniform number for each task, from the seed, the step and the task's own number."""
 
     name = "random"
+    title = "Random"
 
     def scores(self, pool: Pool, targets: Pool | None, now: Now) -> Float[Tensor, "*A T"]:
         """Uniform numbers in [0, 1)."""

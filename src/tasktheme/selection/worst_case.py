@@ -21,6 +21,7 @@ class WorstCase(Policy):
     the highest mean entropy of the predictions on all points of the targets (MacKay, 1992)."""
 
     name = "worst-case"
+    title = "Worst case"
     needs = ("support", "query")
     sees_learner = True
 

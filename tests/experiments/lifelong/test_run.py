@@ -26,6 +26,7 @@ from tasktheme.experiments.lifelong.comparison import compare, mean_of, smoothed
 from tasktheme.experiments.lifelong.lifelong import read_results, run_lifelong
 from tasktheme.experiments.lifelong.records import Record, all_records, open_records
 from tasktheme.report.lifelong_plots import lifelong_figure
+from tasktheme.selection.build import POLICIES
 from tasktheme.training import compiler
 
 TINY: dict[str, Any] = {"ways": 3, "queries": 3, "filters": 4, "modules": 3, "pool": 6, "evaluate_every": 4, "test_tasks": 5}
@@ -205,6 +206,14 @@ def test_what_is_written(split: DataSplit, model: tt.PTM, tmp_path: Path) -> Non
     figure = lifelong_figure([result, result | {"setting": "transduction"}])
     assert len(figure.axes) == 3
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["PTM", "Random"]
+
+
+def test_every_policy_has_one_name_in_pictures() -> None:
+    curve = {"seeds": [0], "steps": [2], "curve": {"steps": [1, 2], "smoothed": [[0.2, 0.3]]}}
+    result = {"learner": "maml", "setting": "induction", "test_tasks": 3, "smoothing": 0.9}
+    figure = lifelong_figure([result | {"policies": dict.fromkeys((*POLICIES, "of-a-user"), curve)}])
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert names == ["PTM", "Task2Vec", "Worst case", "Random", "Diverse", "of-a-user", "Predicted"]
 
 
 def test_the_moving_average_is_that_of_pandas() -> None:
