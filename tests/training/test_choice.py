@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from sklearn.cluster import KMeans
 
 import tasktheme as tt
 from oracles.plain import Array
 from oracles.small import SMALL, small_images, small_vectors
 from tasktheme.errors import DataError, TrainingError
+from tasktheme.model.initialise import STARTS
 from tasktheme.model.objective import objective
 from tasktheme.nets.build import Networks
 from tasktheme.training import choice
@@ -36,6 +38,23 @@ def test_the_planted_number_is_found(themes: int) -> None:
     assert found["themes"] == themes == model.settings.themes == len(model.themes.alpha)
     assert {row["themes"] for row in found["curve"]} >= {2, 4, 8}
     assert found["curve"][0]["below"] > found["curve"][0]["error"] or themes == 2
+
+
+def test_only_the_themes_that_are_kept_start_from_many_clusterings(monkeypatch: pytest.MonkeyPatch) -> None:
+    clusterings: list[tuple[int, int]] = []
+
+    def fit(self: KMeans, x: Array) -> KMeans:
+        clusterings.append((self.n_clusters, self.n_init))
+        return original(self, x)
+
+    original = KMeans.fit
+    monkeypatch.setattr(KMeans, "fit", fit)
+    tt.PTM("auto", device="cpu", settings=SMALL).fit(planted(4, 60, seed=0), tasks=20, progress=False)
+    begun, kept = clusterings[0], clusterings[-1]
+    tried = clusterings[1:-1]
+    assert (begun, kept) == ((3, STARTS), (4, STARTS))
+    assert [themes for themes, _ in tried] == [2, 4, 8, 16]
+    assert max(starts for _, starts in tried) <= STARTS // 3
 
 
 def test_the_choice_is_saved_with_the_model(tmp_path: object) -> None:

@@ -14,7 +14,7 @@ from tasktheme.model.themes import Covariance, Moments
 
 _RANDOM_SPREAD = 0.01  # the authors' start: mu = 0.01 eps, Sigma = 2 I
 _RANDOM_VARIANCE = 2.0
-_STARTS = 10  # k-means has poor local optima: the best of a few starts is kept
+STARTS = 10  # k-means has poor local optima: the best of a few starts is kept
 
 
 def normal_moments(mu: Float[Tensor, "K D"], variance: float, *, covariance: Covariance) -> Moments:
@@ -33,7 +33,7 @@ def random_moments(themes: int, dim: int, *, covariance: Covariance, generator: 
 
 
 def cluster_moments(
-    m: Float[Tensor, "N D"], s: Float[Tensor, "N D"], *, themes: int, covariance: Covariance, seed: int
+    m: Float[Tensor, "N D"], s: Float[Tensor, "N D"], *, themes: int, covariance: Covariance, seed: int, starts: int = STARTS
 ) -> Moments:
     """Themes at the centres of k-means clusters, all with the average covariance inside the clusters.
 
@@ -49,7 +49,7 @@ def cluster_moments(
     # from three threads on sklearn adds up their parts in any order, and a run would not repeat to the bit; one is as fast
     with warnings.catch_warnings(), threadpool_limits(limits=1):
         warnings.simplefilter("ignore", ConvergenceWarning)  # too few distinct points: an error of our own, below
-        means = KMeans(themes, n_init=_STARTS, random_state=seed).fit(m.cpu().numpy())
+        means = KMeans(themes, n_init=starts, random_state=seed).fit(m.cpu().numpy())
     labels = torch.from_numpy(means.labels_).long().to(m.device)
     found_clusters = len(labels.unique())
     if found_clusters < themes:

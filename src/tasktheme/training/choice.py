@@ -29,6 +29,7 @@ LADDER = (2, 4, 8, 16, 32, 64, 128)
 _HELD_OUT = 4  # one group, or class, of so many is held out
 _TASKS = 800  # fitted to and scored, together
 _TASKS_AT_ONCE = 100
+_STARTS = 3  # of k-means for each K: fewer than for themes that are kept (docs/decisions.md)
 _SWEEPS = 10  # of EM for each K
 _FALLS = 2  # sizes in a row that score below the best: larger ones are not tried
 
@@ -145,7 +146,7 @@ def choose_themes(
     scores: dict[int, npt.NDArray[np.float64]] = {}
     for themes in ladder:
         try:
-            found = start_themes(settings.changed({"themes": themes}), fitted, sweeps=_SWEEPS)
+            found = start_themes(settings.changed({"themes": themes}), fitted, sweeps=_SWEEPS, starts=_STARTS)
         except DataError:  # fewer data points than themes
             break
         score = held_out_bound(settings, found, held_out.halves).double().cpu().numpy()

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tasktheme import distributed
 from tasktheme.model.e_step import e_step
-from tasktheme.model.initialise import cluster_moments
+from tasktheme.model.initialise import STARTS, cluster_moments
 from tasktheme.model.m_step import combine, isotropic, log_sum_over_tasks, moments, pooled, update_alpha
 from tasktheme.model.themes import Moments, Themes
 from tasktheme.settings import Settings
@@ -65,10 +65,10 @@ def polish(settings: Settings, themes: Themes, data: TaskPoints, sweeps: int) ->
         yield themes
 
 
-def start_themes(settings: Settings, data: TaskPoints, *, sweeps: int) -> Themes:
-    """Themes from clusters of embeddings, then ``sweeps`` full EM sweeps, from clusters to a mixture."""
+def start_themes(settings: Settings, data: TaskPoints, *, sweeps: int, starts: int = STARTS) -> Themes:
+    """Themes from clusters of embeddings, the best of ``starts``, then ``sweeps`` full EM sweeps, from clusters to a mixture."""
     m, s = _some_embeddings(data)
-    found = cluster_moments(m, s, themes=settings.themes, covariance=settings.covariance, seed=settings.seed)
+    found = cluster_moments(m, s, themes=settings.themes, covariance=settings.covariance, seed=settings.seed, starts=starts)
     distributed.from_leader(vars(found).values())  # processors of unlike kinds may round otherwise
     themes = Themes.build(torch.full_like(found.n, settings.concentration), found, floor=settings.covariance_floor)
     for swept in polish(settings, themes, data, sweeps):
