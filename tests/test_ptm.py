@@ -14,6 +14,7 @@ from oracles.small import SMALL, small_images, small_vectors
 from tasktheme.device import find_device
 from tasktheme.errors import DataError, ModelFileError, NotFittedError, OutputError, SettingsError
 from tasktheme.tasks.files import stream_tasks
+from tasktheme.training.loop import Trainer
 
 
 @pytest.fixture(scope="module")
@@ -368,6 +369,13 @@ def test_fitting_on_the_wrong_thing_says_what_to_do(data: tt.Dataset) -> None:
         tt.PTM(settings=SMALL.changed({"encoder": "identity"})).fit(data, progress=False)
     with pytest.raises(SettingsError, match="unknown device 'tpu9'"):
         tt.PTM(device="tpu9")
+
+
+@pytest.mark.parametrize("themes", [10, 10**9])
+def test_more_themes_than_data_points_is_an_error_before_the_training(themes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Trainer, "run", None)
+    with pytest.raises(DataError, match=f"{themes} themes need at least as many data points to start from, got 9"):
+        tt.PTM(themes, settings=SMALL).fit([np.eye(9)], progress=False)
 
 
 def test_theme_distances_are_those_of_the_themes_covariances(model: tt.PTM) -> None:

@@ -122,6 +122,8 @@ class PTM:
             raise SettingsError(
                 "the identity encoder learns nothing from labels: set classification_weight = 0 or encoder = 'vector'"
             )
+        if settings.initialisation == "mixture" and settings.themes > len(dataset):  # an error now, not after the warm-up
+            raise DataError(f"{settings.themes} themes need at least as many data points to start from, got {len(dataset)}")
         networks.standardise_by(dataset.tensor)
         if settings.network_start == "data":
             networks.start_at(dataset.tensor)
