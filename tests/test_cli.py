@@ -455,6 +455,8 @@ def test_version_and_help(run) -> None:
         ("fit glyphs --out {tmp}/m --set themes", "NAME=VALUE"),
         ("fit glyphs --out {tmp}/m --settings {tmp}/absent.toml", "absent.toml"),
         ("fit glyphs --out {model}", "exists already"),
+        ("fit glyphs --out .", "'.' cannot be a model's folder"),
+        ("meta-train maml glyphs --out /", "'/' cannot be a model's folder"),
         ("fit glyphs --out {tmp}/m --ways 3", "No such option"),
         ("fit glyphs --out {tmp}/m --preset papper", "papper"),
         ("embed {tmp}/absent glyphs --out {tmp}/t.parquet", "no model folder"),

@@ -252,6 +252,8 @@ def find_checkpoint(out: Path, *, resume: bool, overwrite: bool) -> Path:
     from tasktheme.storage import check_output
     from tasktheme.training.checkpoint_file import read_checkpoint
 
+    if not out.name:  # "", "." and "/"
+        raise OutputError(f"{str(out)!r} cannot be a model's folder: give the folder a name of its own")
     checkpoint = out.with_name(f"{out.name}.checkpoint")
     kept = checkpoint.exists()
     if kept and not (resume or distributed.restarted()):
