@@ -65,6 +65,13 @@ def test_a_name_that_looks_like_something_else_stays_a_text(tmp_path: Path, endi
     assert tt.TaskSet.load(tmp_path / f"t.{ending}").columns["name"] == names
 
 
+@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("name", ["file", "allow_pickle", "a/b", "x.npy", "ключ"])
+def test_a_column_may_have_any_name_that_is_not_the_task_sets_own(tmp_path: Path, ending: str, name: str) -> None:
+    make(2).with_columns(**{name: ["one", "two"]}).save(tmp_path / f"t.{ending}")
+    assert tt.TaskSet.load(tmp_path / f"t.{ending}").columns[name] == ["one", "two"]
+
+
 def test_other_tools_read_the_files(tmp_path: Path) -> None:
     tasks = make()
     for ending in ENDINGS:

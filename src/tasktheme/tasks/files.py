@@ -57,7 +57,10 @@ def write_table(table: pa.Table, path: Path) -> None:
     elif path.suffix.lower() == ".csv":
         buffer.write(csv_bytes(table))
     else:
-        np.savez(buffer, allow_pickle=False, **{name: _numpy(table, name) for name in table.column_names})
+        with zipfile.ZipFile(buffer, "w") as arrays:  # not np.savez: to it a column called file would be an argument of its own
+            for name in table.column_names:
+                with arrays.open(f"{name}.npy", "w", force_zip64=True) as file:
+                    np.lib.format.write_array(file, _numpy(table, name), allow_pickle=False)
     write_file(path, buffer.getvalue())
 
 
