@@ -378,6 +378,12 @@ def test_more_themes_than_data_points_is_an_error_before_the_training(themes: in
         tt.PTM(themes, settings=SMALL).fit([np.eye(9)], progress=False)
 
 
+def test_more_themes_than_data_points_is_an_error_of_a_refit_too() -> None:
+    model = tt.PTM(settings=SMALL, device="cpu").fit([np.eye(9)] * 3, tasks=8, progress=False)
+    with pytest.raises(DataError, match="1000000000 themes need at least as many data points to start from, got 9"):
+        model.refit([np.eye(9)], themes=10**9, progress=False)
+
+
 def test_theme_distances_are_those_of_the_themes_covariances(model: tt.PTM) -> None:
     Sigma = model.themes.moments.Sigma.double()
     Sigma = Sigma + model.settings.covariance_floor * Sigma.diagonal(dim1=-2, dim2=-1).mean() * torch.eye(Sigma.shape[-1])

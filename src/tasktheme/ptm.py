@@ -122,8 +122,8 @@ class PTM:
             raise SettingsError(
                 "the identity encoder learns nothing from labels: set classification_weight = 0 or encoder = 'vector'"
             )
-        if settings.initialisation == "mixture" and settings.themes > len(dataset):  # an error now, not after the warm-up
-            raise DataError(f"{settings.themes} themes need at least as many data points to start from, got {len(dataset)}")
+        if settings.initialisation == "mixture":
+            _check_enough(dataset, settings.themes)
         networks.standardise_by(dataset.tensor)
         if settings.network_start == "data":
             networks.start_at(dataset.tensor)
@@ -154,6 +154,7 @@ class PTM:
         dataset = as_dataset(data)
         self._check_points(dataset, networks)
         settings = self.settings.changed({"choose_themes": False, **changes})
+        _check_enough(dataset, settings.themes)
         trainer = Trainer(settings, networks, dataset, 1, self.device)
         trainer.refit_themes(progress=progress)
         model = PTM(settings=trainer.settings, device=str(self.device))
@@ -390,6 +391,12 @@ class PTM:
             iterations=self.settings.embed_iterations,
             tolerance=self.settings.embed_tolerance,
         )
+
+
+def _check_enough(dataset: Dataset, themes: int) -> None:
+    """DataError where so many themes cannot start: now, and not after a warm-up, or for want of memory."""
+    if themes > len(dataset):
+        raise DataError(f"{themes} themes need at least as many data points to start from, got {len(dataset)}")
 
 
 def _worth_compiling(device: torch.device, tasks: int) -> bool:
