@@ -50,6 +50,17 @@ def test_meta_train_and_meta_test(run, data: Path, tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_meta_test_takes_images_at_the_size_of_the_learner(run, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    words = ["--size", 16, "--tasks", 2, "--queries", 4, "-q", *SETTINGS]
+    assert run("meta-train", "maml", "glyphs", "--out", folder, *words)[0] == 0
+    code, out, err = run("meta-test", folder, "glyphs", "--tasks", 3, "-q")
+    assert code == 0, err
+    assert "over 3 tasks" in out
+    code, _, err = run("meta-test", folder, "glyphs", "--tasks", 3, "-q", "--size", 32)
+    assert (code, "(1, 16, 16), got (1, 32, 32)" in err) == (2, True)
+
+
 def test_experiments_train_what_is_missing_once(run, data: Path, trained: Path, tmp_path: Path) -> None:
     model, out = tmp_path / "model", tmp_path / "out"
     split = tt.load_dataset(data, split=0.5)

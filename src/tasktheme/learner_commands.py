@@ -144,7 +144,9 @@ def meta_test(
     device: Device = DeviceName.auto,
     compiled: Annotated[bool, typer.Option("--compile", help="Compile the test first (for many tasks on a GPU).")] = False,
     data_dir: DataDir = None,
-    size: Size = 64,
+    size: Annotated[
+        int | None, typer.Option(help="Side in pixels that images are resized to.", show_default="the learner's")
+    ] = None,
     held_out: HeldOut = None,
     allow_damaged: AllowDamaged = False,
     overwrite: Overwrite = False,
@@ -162,7 +164,8 @@ def meta_test(
     if picture is not None:
         check_picture(picture, overwrite=overwrite)
     loaded = MetaLearner.load(run, device=device.value)
-    dataset = Source(data, data_dir, size, held_out, allow_damaged, quiet).part(part)
+    side = loaded.learner.point_shape[-1] if size is None else size
+    dataset = Source(data, data_dir, side, held_out, allow_damaged, quiet).part(part)
     found = loaded.test(dataset, _count(tasks), seed=seed, progress=not quiet, compiled=compiled)
     if distributed.done_here():
         return
