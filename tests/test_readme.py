@@ -1,8 +1,9 @@
-"""The README's Python runs as printed, on small data."""
+"""The README's Python and its first commands run as printed, on small data."""
 
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,8 @@ from PIL import Image
 import tasktheme as tt
 
 README = Path(__file__).parent.parent / "README.md"
+FIRST = README.read_text(encoding="utf-8").split("## Your own data")[0]
+COMMANDS = [shlex.split(line, comments=True)[1:] for line in re.findall(r"^    (tasktheme .*)$", FIRST, flags=re.MULTILINE)]
 BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.DOTALL)
 
 
@@ -44,6 +47,21 @@ def test_the_ten_lines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert isinstance(tasks, tt.TaskSet)
     assert len(tasks) == 100
     assert model.trained_on == {"data": "glyphs", "tasks": 20}
+
+
+def test_the_first_commands_run_one_after_the_other_in_a_fresh_folder(
+    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    small = [f"--set={change}" for change in ("filters=[2,2,2,2]", "latent_dim=3", "polish_tasks=4", "polish_sweeps=2")]
+    assert COMMANDS[0][:2] == ["explore", "omniglot-default"]
+    assert {"fit", "embed", "nearest", "distances", "novelty", "plot", "evaluate"} <= {command[0] for command in COMMANDS}
+    for command in COMMANDS:
+        words = [word.replace("20000", "20") for word in command] + (small if command[0] == "fit" else [])
+        code, _, err = run(*words)
+        assert code == 0, (command, err)
+    written = {command[command.index("--out") + 1] for command in COMMANDS if "--out" in command}
+    assert written == {file.name for file in tmp_path.iterdir()}
 
 
 NAMED = [line for line in BLOCKS[1].splitlines() if '"omniglot"' in line or '"mini-imagenet"' in line]
