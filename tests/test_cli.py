@@ -463,6 +463,7 @@ def test_version_and_help(run) -> None:
         ("embed {model} glyphs --out {tmp}/t.parquet --shots 21", "has 20 data points"),
         ("embed {model} glyphs --out {tmp}/t.parquet --ways 27", "ask for 27 ways"),
         ("embed {model} glyphs --out {tmp}/t.parquet -n 0", "at least 1, got 0"),
+        ("embed {model} glyphs --out {tmp}/t.csv -n 1000000000", "1,000,000,000 tasks of 100 data points are too many"),
         ("embed {model} glyphs --out {tmp}/t.parquet --ways 5-", "neither a whole number nor a range like 5-20"),
         ("embed {model} glyphs --out {tmp}/t.parquet --ways -3", "ways must be a positive whole number"),
         ("embed {model} glyphs --out {tmp}/t.parquet --tasks-file {tmp}/absent.csv", "no file"),

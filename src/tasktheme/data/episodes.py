@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _RANDOM_TASKS = 100  # drawn where nobody says how many
 _MOST = 2**31 - 1  # tasks, ways or shots
 _KEYS_AT_ONCE = 1 << 22  # random keys held together when many tasks are drawn
+_MOST_AT_ONCE = 1 << 28  # data points of drawn tasks held together: 17 bytes for each, twice that while they are drawn
 _GROUP, _WAYS, _CLASSES, _POINTS, _SHOTS = range(5)  # streams of random numbers, one for each choice; _SHOTS + i for half i
 
 Range = int | tuple[int, int]
@@ -233,7 +234,12 @@ class EpisodeStream:
         return Episodes(self.dataset, EpisodeBatch(rows, labels, mask), classes, class_mask)
 
     def all(self) -> Episodes:
-        """All tasks at once."""
+        """All tasks at once; DataError where that is too much for memory."""
+        if self.n * self.points_of_task > _MOST_AT_ONCE:
+            raise DataError(
+                f"{self.n:,} tasks of {self.points_of_task:,} data points are too many to hold at once: draw fewer, or let embed "
+                "write them to a .parquet file (in Python stream and embed_stream), some at a time"
+            )
         return self.draw(0, self.n)
 
     def parts(self, size: int) -> Iterator[Episodes]:
