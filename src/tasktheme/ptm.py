@@ -33,6 +33,7 @@ from tasktheme.training.checkpoint import resume_training, save_training
 from tasktheme.training.choice import Choice
 from tasktheme.training.compiler import compiler_fault
 from tasktheme.training.embedding import EmbeddedTasks, SharedPoints, embed_batch
+from tasktheme.training.health import warn_of_wide_themes
 from tasktheme.training.held_out import held_out_terms
 from tasktheme.training.loop import Trainer
 from tasktheme.training.resumable import CHECKPOINT_SECONDS, check_run, run_resumably
@@ -124,6 +125,8 @@ class PTM:
             )
         if settings.initialisation == "mixture":
             _check_enough(dataset, settings.themes)
+        if networks.decoder is None and settings.covariance == "full":
+            warn_of_wide_themes(dataset.point_shape[0])
         networks.standardise_by(dataset.tensor)
         if settings.network_start == "data":
             networks.start_at(dataset.tensor)

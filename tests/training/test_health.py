@@ -24,6 +24,19 @@ from tasktheme.training.loop import Trainer
 CPU = torch.device("cpu")
 
 
+@pytest.mark.parametrize(("covariance", "encoder"), [("full", "identity"), ("diagonal", "identity"), ("full", "vector")])
+def test_full_covariances_of_very_many_features_are_told(covariance: str, encoder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Trainer, "run", lambda *_, **__: None)
+    model = tt.PTM(settings=SMALL.changed({"covariance": covariance, "encoder": encoder}), device="cpu")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        model.fit([np.ones((9, 1000)), np.zeros((9, 1000))], tasks=4, progress=False)
+        assert told == []
+        model.fit([np.ones((9, 1001)), np.zeros((9, 1001))], tasks=4, progress=False)
+    wanted = covariance == "full" and encoder == "identity"
+    assert [("1,001 features" in str(one.message), one.category) for one in told] == [(True, TrainingWarning)] * wanted
+
+
 def embedded(signal: float, noise: float, points: int = 5000) -> list[EmbeddedTasks]:
     """Two dimensions, of which the second says nothing; padded points, far away, do not count."""
     m = torch.randn((2, points, 2), generator=torch.Generator().manual_seed(0)) * torch.tensor([signal, 0.0]) + 7.0

@@ -1,4 +1,7 @@
-"""Signs that a training has failed, though all its numbers are finite: themes or embeddings that say nothing."""
+"""Signs that a training has failed, though all its numbers are finite: themes or embeddings that say nothing.
+
+And one that it will take too long.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,19 @@ from tasktheme.training.embedding import EmbeddedTasks
 
 _LARGEST_SHARE = 0.9  # of all data points in one theme
 _LEAST_INFORMATION = 1.0  # nats that an embedding can say about its data point: below, not three points can be told apart
+
+_MOST_FEATURES = 1000  # whose covariances are quick to factorise
+
+
+def warn_of_wide_themes(dim: int) -> None:
+    """Warn where full covariances of so many features, which no encoder makes fewer, take very long."""
+    if dim > _MOST_FEATURES:
+        warnings.warn(
+            f"full covariances of {dim:,} features are slow, and need more data points than features: try covariance=diagonal, "
+            "or encoder=vector, which learns a smaller embedding",
+            TrainingWarning,
+            stacklevel=2,
+        )
 
 
 def warn_of_themes(share: Float[Tensor, " K"]) -> bool:
