@@ -79,12 +79,14 @@ def fit(
     """
     from tasktheme.ptm import PTM
     from tasktheme.storage import MODEL
+    from tasktheme.training.compiler import is_compiled
 
     chosen = parse_settings(preset, settings, change or [], {"themes": themes, "latent_dim": latent_dim, "seed": seed})
     checkpoint = find_checkpoint(out, resume=resume, overwrite=overwrite)
+    model = PTM(settings=chosen, device=device.value)
+    compiled = is_compiled(compiled, model.device, tasks)  # now: an error, and torch's compilers get ready beside the decoding
     source = Source(data, data_dir, size, held_out, allow_damaged, quiet)
     dataset = source.tasks() if unlabelled else source.part(Part.train)
-    model = PTM(settings=chosen, device=device.value)
     try:
         model.fit(
             dataset,

@@ -31,7 +31,7 @@ from tasktheme.tasks.taskset import TaskSet
 from tasktheme.theme_summary import ThemeSummary, some_rows, summarise
 from tasktheme.training.checkpoint import resume_training, save_training
 from tasktheme.training.choice import Choice
-from tasktheme.training.compiler import compiler_fault
+from tasktheme.training.compiler import is_compiled
 from tasktheme.training.embedding import EmbeddedTasks, SharedPoints, embed_batch
 from tasktheme.training.health import warn_of_wide_themes
 from tasktheme.training.held_out import held_out_terms
@@ -44,7 +44,6 @@ _REFITTED = frozenset(  # settings of themes and of the tasks that they are fitt
     | {"e_step_iterations", "polish_tasks", "polish_sweeps", "embed_iterations", "embed_tolerance"}
     | {"ways", "t_shots", "v_shots", "seed"}
 )
-_TASKS_WORTH_COMPILING = 400_000  # an H200 trains as many in the two minutes that compiled code takes, its making included
 _NUMBERS_AT_ONCE = 1 << 26  # of the K x D numbers behind each data point's likelihoods
 _TASKS_IN_PART = 10_000  # of a stream
 _DECODED = 4  # times fewer data points go through the decoder together
@@ -131,10 +130,7 @@ class PTM:
         if settings.network_start == "data":
             networks.start_at(dataset.tensor)
         steps = -(-tasks // settings.batch_tasks)
-        if compiled is None:
-            compiled = _worth_compiling(self.device, tasks)
-        elif compiled and (fault := compiler_fault(self.device)) is not None:
-            raise SettingsError(f"torch cannot compile the step here: {fault}; train without compiling it")
+        compiled = is_compiled(compiled, self.device, tasks)
         trainer = Trainer(settings, networks, dataset, steps, self.device, compiled, float(checkpoint_every))
         run_resumably(trainer, file, save=save_training, load=resume_training, progress=progress)
         self.settings = trainer.settings  # with the number of themes that there are now
@@ -400,10 +396,6 @@ def _check_enough(dataset: Dataset, themes: int) -> None:
     """DataError where so many themes cannot start: now, and not after a warm-up, or for want of memory."""
     if themes > len(dataset):
         raise DataError(f"{themes} themes need at least as many data points to start from, got {len(dataset)}")
-
-
-def _worth_compiling(device: torch.device, tasks: int) -> bool:
-    return device.type == "cuda" and tasks >= _TASKS_WORTH_COMPILING and compiler_fault(device) is None
 
 
 def _log_likelihood(themes: Themes, embedded: EmbeddedTasks) -> Tensor:

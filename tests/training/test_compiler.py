@@ -13,9 +13,9 @@ import torch
 
 import tasktheme as tt
 from oracles.small import SMALL, small_images
-from tasktheme import ptm
 from tasktheme.errors import SettingsError
-from tasktheme.training.compiler import silent_compiler
+from tasktheme.training import compiler
+from tasktheme.training.compiler import is_compiled, silent_compiler
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
@@ -32,13 +32,17 @@ def test_asking_for_a_compiled_step_without_a_compiler_is_one_clear_line(monkeyp
 
 
 def test_only_long_trainings_on_a_gpu_with_a_compiler_are_compiled_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
-    many = ptm._TASKS_WORTH_COMPILING
-    monkeypatch.setattr(ptm, "compiler_fault", lambda device: None)
-    assert ptm._worth_compiling(GPU, many)
-    assert not ptm._worth_compiling(GPU, many - 1)
-    assert not ptm._worth_compiling(CPU, many)
-    monkeypatch.setattr(ptm, "compiler_fault", lambda device: "no compiler")
-    assert not ptm._worth_compiling(GPU, many)
+    many = compiler._TASKS_WORTH_COMPILING
+    monkeypatch.setattr(compiler, "compiler_fault", lambda device: None)
+    assert is_compiled(None, GPU, many)
+    assert not is_compiled(None, GPU, many - 1)
+    assert not is_compiled(None, CPU, many)
+    assert is_compiled(True, CPU, 1)
+    assert not is_compiled(False, GPU, many)
+    monkeypatch.setattr(compiler, "compiler_fault", lambda device: "no compiler")
+    assert not is_compiled(None, GPU, many)
+    with pytest.raises(SettingsError, match="no compiler"):
+        is_compiled(True, GPU, 1)
 
 
 def test_silence_ends_with_the_training() -> None:

@@ -121,8 +121,9 @@ SCALES = {
         },
         maml={
             "omniglot": "--tasks 100000 --set filters=64 --set batch_tasks=32 --set inner_rate=0.4 --set inner_steps=1 "
-            "--set test_steps=3",
-            "mini-imagenet": "--tasks 220000 --set convolution=triton --set precision=bfloat16 --set augment=true",
+            "--set test_steps=3 --set convolution=triton --set precision=bfloat16",
+            "mini-imagenet": "--tasks 240000 --set inner_rate=0.05 --set augment=true --set convolution=triton "
+            "--set precision=bfloat16 --compile",
         },
         tested={"omniglot": "10000", "mini-imagenet": "all"},
         known=10_000,

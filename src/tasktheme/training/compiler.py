@@ -15,6 +15,8 @@ from tasktheme.errors import SettingsError
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_TASKS_WORTH_COMPILING = 400_000  # an H200 trains as many in the two minutes that compiled code takes, its making included
+
 
 def compile_step(function: Callable[P, R]) -> Callable[P, R]:
     """``function`` compiled for the shapes that it is first called with."""
@@ -29,6 +31,15 @@ def compiler_fault(device: torch.device) -> str | None:
     except Exception as error:  # whatever torch and its compilers raise
         return next(iter(str(error).splitlines()), type(error).__name__)
     return None
+
+
+def is_compiled(asked: bool | None, device: torch.device, tasks: int) -> bool:
+    """Whether a training of ``tasks`` tasks is compiled: as asked, or else where it pays and torch can."""
+    if asked:
+        require_compiler(device)
+    if asked is None:
+        return device.type == "cuda" and tasks >= _TASKS_WORTH_COMPILING and compiler_fault(device) is None
+    return asked
 
 
 def require_compiler(device: torch.device) -> None:

@@ -273,6 +273,41 @@ def test_early_stopping_keeps_the_best_weights_and_lets_the_others_go_on(
     np.testing.assert_allclose(first.final, best.final)
 
 
+def test_the_mean_of_the_last_weights_is_tested(split: DataSplit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An average over 3 steps: the plain mean of the first three, then a third of the new and two thirds of what was."""
+    history: list[dict[str, torch.Tensor]] = []
+    original = SideBySide.train_step
+
+    def kept(self: SideBySide) -> None:
+        original(self)
+        history.append({name: value.detach().clone() for name, value in self.learner.named_parameters()})
+
+    monkeypatch.setattr(SideBySide, "train_step", kept)
+    together: dict[str, Any] = {"policies": ("random",), **COMMON, "changes": TINY | {"average": 3}}
+    for steps in (2, 6):  # kept in between
+        run_lifelong(split, tmp_path, steps=steps, **together)
+    share = [1 / 3 * (2 / 3) ** 3] * 3 + [1 / 3 * (2 / 3) ** 2, 1 / 3 * 2 / 3, 1 / 3]
+    assert sum(share) == pytest.approx(1.0)
+    found = records(tmp_path)
+    for name in history[0]:
+        mean = sum(weight * weights[name] for weight, weights in zip(share, history, strict=True))
+        torch.testing.assert_close(torch.stack([record.state[f"means.{name}"] for record in found]), mean)
+    seen: list[torch.Tensor] = []
+    accuracies = running.Experiment.accuracies
+
+    def seeing(self: Any, learner: Any, *arguments: Any) -> torch.Tensor:
+        seen.append(next(learner.parameters()).detach().clone())
+        return accuracies(self, learner, *arguments)
+
+    monkeypatch.setattr(running.Experiment, "accuracies", seeing)
+    run_lifelong(split, tmp_path, steps=8, **together)
+    name = next(iter(history[0]))
+    end = torch.stack([record.state[f"means.{name}"] for record in records(tmp_path)])
+    assert len(seen) == 2  # at step 8, and the last test
+    assert all(torch.equal(weights, end) for weights in seen)
+    assert not torch.equal(end, history[-1][name])
+
+
 def test_a_pick_of_unusually_low_loss_is_discarded(split: DataSplit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "_USUAL", 12)
     skip = {"skip": True, "skip_margin": 0.5}

@@ -6,6 +6,7 @@ where they are, and on a GPU the whole step of all arms is one CUDA graph.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -110,6 +111,7 @@ class SideBySide:
 
     Attributes:
         step: how many tasks each arm has picked.
+        learner: all arms' learners; tested: the same, or what is tested instead, the running mean of their weights.
         numbers: (A, P) the tasks in each arm's pool.
         picked, losses: (A, steps) the place in its seed's stream of each task picked, and its loss before the update.
         learned: (A, steps) whether there was an update.
@@ -129,6 +131,7 @@ class SideBySide:
         self.world, self.arms, self.step, self.programs = world, sorted(arms), 0, programs
         device = world.device
         self.learner = new_learners(world, self.arms, name)
+        self.tested = copy.deepcopy(self.learner) if world.settings.average else self.learner
         self.optimiser = ArmsOptimiser(self.learner)
         pool = world.settings.pool
         self.numbers = torch.stack([world.numbers(arm.seed, 0, pool) for arm in self.arms])
@@ -196,6 +199,10 @@ class SideBySide:
         found, *slopes = self._gradients(chosen.squeeze(1))
         learning = self._learning(found)
         self.optimiser.step(slopes, learning)
+        if self.world.settings.average:  # at first the plain mean of all steps, then an exponentially weighted one
+            weight = 1.0 / (step + 1).clamp_max(self.world.settings.average)
+            for mean, value in zip(self.tested.parameters(), self.learner.parameters(), strict=True):
+                mean.data.lerp_(value.data, weight)
         for section in self.sections:
             section.exchange(places[section.rows], found[section.rows], step)
         at = step.expand(len(places), 1)

@@ -171,7 +171,7 @@ class _Training:
                 )
 
     def _accuracies(self, tasks: ListedTasks) -> Float[Tensor, "A T"]:
-        return self._experiment.accuracies(self.arms.learner, tasks).double()
+        return self._experiment.accuracies(self.arms.tested, tasks).double()
 
     def _evaluate(self) -> float:
         found = self._accuracies(self.world.test).cpu().numpy()
@@ -183,7 +183,7 @@ class _Training:
         """Keep each arm's best weights; an arm without a better validation for too long takes them and stops."""
         assert self._validation is not None
         patience = self.world.learner.patience
-        parameters = dict(self.arms.learner.named_parameters())
+        parameters = dict(self.arms.tested.named_parameters())
         found = self._accuracies(self._validation).mean(dim=1).tolist()
         for row, (record, accuracy) in enumerate(zip(self.records, found, strict=True)):
             if record.stopped:
@@ -195,13 +195,15 @@ class _Training:
             if len(scores) - scores.index(max(scores)) > patience:
                 record.stopped = True
                 self.arms.active[row] = False
-                for name, value in parameters.items():
-                    value.data[row].copy_(record.state[f"best.{name}"])
+                for learner in (self.arms.tested, self.arms.learner):
+                    for name, value in learner.named_parameters():
+                        value.data[row].copy_(record.state[f"best.{name}"])
 
     def save(self) -> None:
         """Write every arm's file."""
         arms = self.arms
         whole = {f"weights.{name}": value.data for name, value in arms.learner.named_parameters()}
+        whole |= {f"{_tested(self.world)}.{name}": value.data for name, value in arms.tested.named_parameters()}
         whole |= {f"adam.{name}": value for name, value in arms.optimiser.tensors().items()} | {"numbers": arms.numbers}
         for row, record in enumerate(self.records):
             record.state |= {name: value[row] for name, value in whole.items()}
@@ -224,6 +226,8 @@ class _Training:
 
         for name, value in arms.learner.named_parameters():
             put(value.data, f"weights.{name}", self.records)
+        for name, value in arms.tested.named_parameters():
+            put(value.data, f"{_tested(self.world)}.{name}", self.records)
         put(arms.numbers, "numbers", self.records)
         for section in arms.sections:
             own = self.records[section.rows]
@@ -240,13 +244,18 @@ class _Training:
         arms.step = step
 
 
+def _tested(world: World) -> str:
+    """What is tested, in an arm's file: the running means of the weights, or the weights themselves."""
+    return "means" if world.settings.average else "weights"
+
+
 def _test_group(
     experiment: Experiment, records: Sequence[Record], listed: ListedTasks, until: int, advance: Advance, stopping: Stopping
 ) -> None:
     """The last test from where it stands to before task ``until``, with the weights that did best where they were validated."""
     learner = new_learners(experiment.world, [record.arm for record in records], experiment.learner)
     for name, value in learner.named_parameters():
-        kept = [record.state.get(f"best.{name}", record.state[f"weights.{name}"]) for record in records]
+        kept = [record.state.get(f"best.{name}", record.state[f"{_tested(experiment.world)}.{name}"]) for record in records]
         value.data.copy_(torch.stack(kept))
     saved = time.monotonic()
     for first in range(len(records[0].final), until, _FINAL_BLOCK):

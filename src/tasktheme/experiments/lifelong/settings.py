@@ -31,6 +31,9 @@ class LifelongSettings(CheckedSettings):
     """Fixed test tasks."""
     test_seed: int = 1
     """Seed of all test tasks, the same for all arms."""
+    average: int = 0
+    """Test the mean of a learner's weights over about its last so many steps instead of the last weights, which swing with each
+    task; 0, as in the paper, tests the last."""
     skip: bool = False
     """Discard a pick without learning from it where its loss is unusually low (selection/worth.py); the paper never does."""
     skip_margin: float = 1.0
@@ -40,6 +43,7 @@ class LifelongSettings(CheckedSettings):
         super().__post_init__()
         for name in ("pool", "evaluate_every", "test_tasks"):
             self._require(name, getattr(self, name) >= 1, "at least 1")
+        self._require("average", self.average >= 0, "at least 0")
         self._require("test_seed", 0 <= self.test_seed < 2**32, "at least 0 and below 2^32")
 
 
