@@ -115,6 +115,9 @@ class Settings(CheckedSettings):
     """Tasks for the final EM sweeps with the encoder frozen."""
     polish_sweeps: int = 20
     """Final EM sweeps; 0 leaves the themes as the online updates left them."""
+    covariance_prior: float = 0.5
+    """In the final EM, how many average themes' data points the covariance that all themes have in common counts as, in each
+    theme's own; 0 is maximum likelihood."""
 
     # inference
     embed_iterations: int = 200
@@ -150,6 +153,7 @@ class Settings(CheckedSettings):
             "polish_tasks",
             "polish_sweeps",
             "covariance_floor",
+            "covariance_prior",
             "classification_weight",
             "rate_offset",
             "seed",
@@ -209,6 +213,7 @@ _PRESETS: dict[str, dict[str, Any]] = {
         "warm_up": 0.0,
         "unused_themes": "keep",
         "polish_sweeps": 0,
+        "covariance_prior": 0.0,
         "ways": (5, 20),
         "learning_rate": 2e-4,
     },

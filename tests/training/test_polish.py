@@ -15,7 +15,7 @@ from oracles.plain import Array
 from oracles.problems import COVARIANCES, covariances, few, make_problem, seeds
 from oracles.small import SMALL, small_images, small_vectors
 from tasktheme.model.e_step import e_step
-from tasktheme.model.m_step import log_sum_over_tasks, moments
+from tasktheme.model.m_step import log_sum_over_tasks, moments, shrunk
 from tasktheme.model.themes import Covariance, Moments, Themes
 from tasktheme.nets.build import Networks
 from tasktheme.settings import Settings
@@ -63,17 +63,18 @@ def assert_same(found: Moments, expected: Moments, tolerance: float) -> None:
 
 
 @few
-@given(seeds, covariances, st.integers(1, 5), st.sampled_from([1, 30, 1 << 21]))
+@given(seeds, covariances, st.integers(1, 5), st.sampled_from([1, 30, 1 << 21]), st.sampled_from([0.0, 0.7]))
 def test_a_sweep_is_plain_em_over_every_place_in_every_task(
-    seed: int, covariance: Covariance, at_once: int, numbers: int
+    seed: int, covariance: Covariance, at_once: int, numbers: int, prior: float
 ) -> None:
     settings = Settings(themes=3, covariance=covariance, e_step_iterations=4)
     themes, data, tasks = shared_problem(seed, covariance, at_once=at_once)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(polish._NUMBERS_AT_ONCE, "cpu", numbers)  # all points in one piece, in several, or each alone
         themes = Themes.build(themes.alpha, themes.moments, floor=settings.covariance_floor)
-        found = em_sweep(settings, themes, data)
-    assert_same(found.moments, plain_sweep(themes.moments, themes.alpha.numpy(), tasks, settings), 1e-9)
+        found = em_sweep(settings, themes, data, prior=prior)
+    expected = plain_sweep(themes.moments, themes.alpha.numpy(), tasks, settings)
+    assert_same(found.moments, shrunk(expected, prior), 1e-9)
 
 
 @few
@@ -135,8 +136,21 @@ def test_the_trainers_final_em_is_plain_em(shared: bool, covariance: Covariance)
     expected = Moments(*(part.double() for part in vars(trainer.themes.moments).values()))
     for _ in range(settings.polish_sweeps):
         expected = plain_sweep(expected, trainer.themes.alpha.double().numpy(), tasks, settings)
+        expected = shrunk(expected, settings.covariance_prior)
     trainer._polish(embedded, lambda: False, None, progress=False)
     assert_same(trainer.themes.moments, expected, 1e-4)
+
+
+def test_the_prior_is_the_final_ems_alone() -> None:
+    """Where themes start, and the choice of their number, stay maximum likelihood."""
+    _, data, _ = shared_problem(1, "diagonal")
+    one, other = (
+        polish.start_themes(Settings(themes=3, covariance="diagonal", covariance_prior=prior), data, sweeps=2)
+        for prior in (0.0, 2.0)
+    )
+    assert torch.equal(one.moments.Sigma, other.moments.Sigma)
+    [final] = polish.polish(Settings(themes=3, covariance="diagonal", covariance_prior=2.0), one, data, 1)
+    assert_same(final.moments, shrunk(em_sweep(Settings(themes=3, covariance="diagonal"), one, data).moments, 2.0), 1e-9)
 
 
 def test_themes_start_from_every_so_many_th_place_of_all_tasks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -339,7 +339,8 @@ class Trainer:
         lost = unused(self.themes.share)
         if settings.unused_themes == "revive" and bool(lost.any()):
             warn_of_dropped(lost)
-            self.themes = em_sweep(settings, self.themes.select(~lost, floor=settings.covariance_floor), embedded)
+            kept = self.themes.select(~lost, floor=settings.covariance_floor)
+            self.themes = em_sweep(settings, kept, embedded, prior=settings.covariance_prior)
             self.settings = settings.changed({"themes": len(self.themes.alpha)})
 
     def _means(self) -> dict[str, float]:

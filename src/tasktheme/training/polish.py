@@ -12,7 +12,7 @@ from torch import Tensor
 from tasktheme import distributed
 from tasktheme.model.e_step import e_step
 from tasktheme.model.initialise import cluster_moments
-from tasktheme.model.m_step import combine, isotropic, log_sum_over_tasks, moments, pooled, update_alpha
+from tasktheme.model.m_step import combine, isotropic, log_sum_over_tasks, moments, pooled, shrunk, update_alpha
 from tasktheme.model.themes import Moments, Themes
 from tasktheme.settings import Settings
 from tasktheme.training.embedding import TaskPoints
@@ -21,9 +21,10 @@ _STARTING_POINTS = 20_000  # embeddings whose clusters the themes start from
 _NUMBERS_AT_ONCE = {"cpu": 1 << 21, "cuda": 1 << 26}  # of the K x D numbers behind each data point's likelihoods and moments
 
 
-def em_sweep(settings: Settings, themes: Themes, data: TaskPoints) -> Themes:
+def em_sweep(settings: Settings, themes: Themes, data: TaskPoints, *, prior: float = 0.0) -> Themes:
     """One E-step over all tasks and one full M-step: mu, Sigma and, where it is learned, alpha.
 
+    ``prior`` is the weight of the covariances' prior, as in :func:`shrunk`; 0 is maximum likelihood.
     ``data`` are the process's share of the tasks; the M-step is over those of all. Likelihoods and moments are of each data
     point once, however many tasks it is in.
     """
@@ -41,6 +42,8 @@ def em_sweep(settings: Settings, themes: Themes, data: TaskPoints) -> Themes:
     total = Moments(found.n / found.n.sum(), found.mu, found.Sigma)
     if settings.covariance == "isotropic":
         total = isotropic(total)
+    if prior > 0.0:
+        total = shrunk(total, prior)
     alpha = (
         update_alpha(themes.alpha, distributed.gathered(torch.cat(gammas)), 1.0) if settings.learn_concentration else themes.alpha
     )
@@ -59,9 +62,9 @@ def _pieces(themes: Themes, *tables: Tensor) -> Iterator[tuple[Tensor, ...]]:
 
 
 def polish(settings: Settings, themes: Themes, data: TaskPoints, sweeps: int) -> Iterator[Themes]:
-    """Yield the themes after each of ``sweeps`` full EM sweeps."""
+    """Yield the themes after each of ``sweeps`` full EM sweeps, their covariances with a prior."""
     for _ in range(sweeps):
-        themes = em_sweep(settings, themes, data)
+        themes = em_sweep(settings, themes, data, prior=settings.covariance_prior)
         yield themes
 
 
@@ -71,8 +74,8 @@ def start_themes(settings: Settings, data: TaskPoints, *, sweeps: int) -> Themes
     found = cluster_moments(m, s, themes=settings.themes, covariance=settings.covariance, seed=settings.seed)
     distributed.from_leader(vars(found).values())  # processors of unlike kinds may round otherwise
     themes = Themes.build(torch.full_like(found.n, settings.concentration), found, floor=settings.covariance_floor)
-    for swept in polish(settings, themes, data, sweeps):
-        themes = swept
+    for _ in range(sweeps):
+        themes = em_sweep(settings, themes, data)
     return themes
 
 
