@@ -1,12 +1,11 @@
 """What settings of the final EM bring on given encoders: themes fitted anew with each, the same tasks, paired differences.
 
     python benchmarks/quality.py omniglot --tasks 100000 --seeds 0 1 2 --tuning --only-train --out tuning
-    python benchmarks/refit.py omniglot tuning/100000-* --cases covariance_prior=0 covariance_prior=0.5 \\
-        lambda=2,covariance_prior=0 start=tasks,covariance_prior=0.5
+    python benchmarks/refit.py omniglot tuning/100000-* --cases covariance_prior=0 covariance_prior=3 \\
+        lambda=2,covariance_prior=0 polish_start=tasks
 
-The first case is what the others are held against; each is NAME=VALUE settings with commas between them. Two are of this study
-alone: ``lambda``, a weight on the terms of z and pi in EM (ln r proportional to E[ln N] / lambda + E[ln pi]; tasks are embedded
-with 1), and ``start=tasks``, themes that start from clusters of the tasks' mean embeddings instead of clusters of data points.
+The first case is what the others are held against; each is NAME=VALUE settings with commas between. ``lambda`` is of this study
+alone, a weight on the terms of z and pi in EM: ln r proportional to E[ln N] / lambda + E[ln pi]; tasks are embedded with 1.
 Themes are fitted to the part of the training groups that ``quality.py --tuning`` trains on, and measured on three draws of 200
 tasks of the others. Prints a row for each number of themes and case: mean area under the curve of "same group" by KL, its mean
 difference from the first case over models and seeds, the standard error, and how often it was above.
@@ -23,55 +22,28 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-import torch
 from quality import parts
-from sklearn.cluster import KMeans
 from torch import Tensor
 
 import tasktheme as tt
 from tasktheme.evaluation import same_group_auc
 from tasktheme.model.e_step import TaskPosterior, e_step
-from tasktheme.model.m_step import moments
-from tasktheme.model.themes import Moments, Themes
 from tasktheme.options import parse_changes
-from tasktheme.settings import Settings
-from tasktheme.training import loop, polish
-from tasktheme.training.embedding import TaskPoints
+from tasktheme.training import polish
 
 DRAWS = (1, 2, 3)  # seeds of the held-out tasks
-EQUAL = 1e-6  # of a theme in a task that is of another cluster: nothing, but finite
 
 
 def weighted_e_step(weight: float, log_likelihood: Tensor, *others: Any, **options: Any) -> TaskPosterior:
     return e_step(log_likelihood / weight, *others, **options)
 
 
-def start_from_tasks(settings: Settings, data: TaskPoints, *, sweeps: int) -> Themes:
-    """As ``polish.start_themes``, but the clusters are of tasks, each with all its data points."""
-    means = torch.cat([data.m[batch.points[batch.place]].mean(dim=1) for batch in data.tasks])  # tasks of one size here
-    labels = KMeans(settings.themes, n_init=3, random_state=settings.seed).fit_predict(means.cpu().numpy())
-    r = torch.full((len(data.m), settings.themes), EQUAL, device=data.m.device)
-    for batch, label in zip(data.tasks, torch.from_numpy(labels).long().split([len(b.mask) for b in data.tasks]), strict=True):
-        rows = batch.points[batch.place]
-        r.index_put_((rows, label.to(rows.device)[:, None].expand_as(rows)), torch.ones((), device=r.device), accumulate=True)
-    found = moments(data.m, data.s, r.log(), covariance=settings.covariance)
-    share = found.n / found.n.sum()
-    alike = torch.tensordot(share, found.Sigma, dims=1).expand_as(found.Sigma).contiguous()
-    alpha = torch.full_like(share, settings.concentration)
-    themes = Themes.build(alpha, Moments(share, found.mu, alike), floor=settings.covariance_floor)
-    for swept in polish.polish(settings, themes, data, sweeps):
-        themes = swept
-    return themes
-
-
 @contextmanager
 def studied(case: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """What is left of a case when its parts that are no settings are in force."""
-    settings = {name: value for name, value in case.items() if name not in ("lambda", "start")}
-    start = start_from_tasks if case.get("start") == "tasks" else loop.start_themes
+    """The settings of a case, while the part of it that is none is in force."""
     weighted = partial(weighted_e_step, float(case.get("lambda", 1.0)))
-    with mock.patch.object(polish, "e_step", weighted), mock.patch.object(loop, "start_themes", start):
-        yield settings
+    with mock.patch.object(polish, "e_step", weighted):
+        yield {name: value for name, value in case.items() if name != "lambda"}
 
 
 def main() -> None:
@@ -79,7 +51,7 @@ def main() -> None:
     parser.add_argument("data")
     parser.add_argument("models", type=Path, nargs="+", help="folders of models that quality.py --tuning trained")
     parser.add_argument("--themes", nargs="+", default=["8:full", "32:diagonal", "128:diagonal"], metavar="K:COVARIANCE")
-    parser.add_argument("--cases", nargs="+", default=["covariance_prior=0", "covariance_prior=0.5"])
+    parser.add_argument("--cases", nargs="+", default=["covariance_prior=0", "covariance_prior=3"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     words = parser.parse_args()
     train, held_out = parts(words.data, tuning=True)

@@ -115,8 +115,11 @@ class Settings(CheckedSettings):
     """Tasks for the final EM sweeps with the encoder frozen."""
     polish_sweeps: int = 20
     """Final EM sweeps; 0 leaves the themes as the online updates left them."""
-    covariance_prior: float = 0.5
-    """In the final EM, how many average themes' data points the covariance that all themes have in common counts as, in each
+    polish_start: Literal["themes", "tasks"] = "themes"
+    """Where the final EM begins: with the themes of the online updates (in a refit, of clusters of data points), or anew with
+    clusters of tasks."""
+    covariance_prior: float = 3.0
+    """In the final EM, the data points for each dimension that the covariance which all themes have in common counts as, in each
     theme's own; 0 is maximum likelihood."""
 
     # inference

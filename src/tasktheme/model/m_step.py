@@ -116,12 +116,12 @@ def isotropic(value: Moments) -> Moments:
 def shrunk(found: Moments, weight: float) -> Moments:
     """Covariances that maximise the bound plus the log-density of an inverse-Wishart prior around what they have in common.
 
-    Sigma_k becomes the average of itself and of the mean covariance over all data points inside their themes, the latter
-    counting as the data points of ``weight`` average themes (docs/decisions.md, "Covariances with a prior").
+    Sigma_k becomes the average of itself and of the mean covariance of data points inside their themes, the latter counting as
+    ``weight`` times all data points (docs/decisions.md, "Covariances with a prior").
     """
     share = found.n / found.n.sum(dim=-1, keepdim=True)
     common = torch.tensordot(share, found.Sigma, dims=1)
-    part = weight / (weight + len(share) * share)
+    part = weight / (weight + share)
     return Moments(found.n, found.mu, torch.lerp(found.Sigma, common, part.view(-1, *[1] * common.ndim)))
 
 
