@@ -55,7 +55,8 @@ def test_the_paper_preset_is_the_literal_recipe() -> None:
     assert (paper.rate_offset, paper.rate_power, paper.e_step_iterations) == (1e6, 0.5, 5)
     assert (paper.ways, paper.t_shots, paper.v_shots, paper.batch_tasks) == ((5, 20), 10, 10, 20)
     assert (paper.concentration, paper.learning_rate, paper.gradient_clip) == (1.1, 2e-4, 10.0)
-    assert (paper.warm_up, paper.polish_sweeps, paper.covariance_floor) == (0.0, 0, 0.0)
+    assert (paper.warm_up, paper.polish_sweeps, paper.polish_start) == (0.0, 0, "themes")
+    assert (paper.covariance_floor, paper.covariance_prior) == (0.0, 0.0)
 
 
 def test_unknown_preset_names_the_known_ones() -> None:

@@ -21,6 +21,7 @@ SETTINGS = Settings(
     themes=24,
     latent_dim=32,
     covariance_floor=0.2,
+    covariance_prior=0.0,
     batch_tasks=5,
     t_shots=5,
     v_shots=5,

@@ -41,8 +41,8 @@ from tasktheme.training.resumable import CHECKPOINT_SECONDS, check_run, run_resu
 _POINTS_IN_BATCH = {"cpu": 10_000, "cuda": 100_000}  # data points, padding included, that are embedded together
 _REFITTED = frozenset(  # settings of themes and of the tasks that they are fitted to; the others are the encoder's
     {"themes", "choose_themes", "covariance", "covariance_floor", "concentration", "learn_concentration", "unused_themes"}
-    | {"e_step_iterations", "polish_tasks", "polish_sweeps", "embed_iterations", "embed_tolerance"}
-    | {"ways", "t_shots", "v_shots", "seed"}
+    | {"e_step_iterations", "polish_tasks", "polish_sweeps", "polish_start", "covariance_prior", "embed_iterations"}
+    | {"embed_tolerance", "ways", "t_shots", "v_shots", "seed"}
 )
 _NUMBERS_AT_ONCE = 1 << 26  # of the K x D numbers behind each data point's likelihoods
 _TASKS_IN_PART = 10_000  # of a stream

@@ -115,6 +115,12 @@ class Settings(CheckedSettings):
     """Tasks for the final EM sweeps with the encoder frozen."""
     polish_sweeps: int = 20
     """Final EM sweeps; 0 leaves the themes as the online updates left them."""
+    polish_start: Literal["themes", "tasks"] = "themes"
+    """Where the final EM begins: with the themes of the online updates (in a refit, of clusters of data points), or anew with
+    clusters of tasks."""
+    covariance_prior: float = 3.0
+    """In the final EM, the data points for each dimension that the covariance which all themes have in common counts as, in each
+    theme's own; 0 is maximum likelihood."""
 
     # inference
     embed_iterations: int = 200
@@ -150,6 +156,7 @@ class Settings(CheckedSettings):
             "polish_tasks",
             "polish_sweeps",
             "covariance_floor",
+            "covariance_prior",
             "classification_weight",
             "rate_offset",
             "seed",
@@ -209,6 +216,7 @@ _PRESETS: dict[str, dict[str, Any]] = {
         "warm_up": 0.0,
         "unused_themes": "keep",
         "polish_sweeps": 0,
+        "covariance_prior": 0.0,
         "ways": (5, 20),
         "learning_rate": 2e-4,
     },

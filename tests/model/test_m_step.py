@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import optimize
+from scipy import optimize, stats
 from torch import Tensor
 
 from oracles import plain
@@ -19,7 +19,7 @@ from oracles.problems import COVARIANCES, Problem, covariances, few, make_proble
 from tasktheme.maths import dirichlet
 from tasktheme.model.bound import lda_bound
 from tasktheme.model.e_step import TaskPosterior, e_step, responsibilities
-from tasktheme.model.m_step import combine, isotropic, moments, online_parameters, online_statistics, update_alpha
+from tasktheme.model.m_step import combine, isotropic, moments, online_parameters, online_statistics, shrunk, update_alpha
 from tasktheme.model.themes import Covariance, Moments, Themes
 from tasktheme.settings import Settings
 from tasktheme.training.embedding import PlacedTasks, TaskPoints
@@ -313,6 +313,47 @@ def test_no_coordinate_update_lowers_the_bound(covariance: Covariance, seed: int
     assert values[-1] > values[0] + 1.0
 
 
+@few
+@given(seeds, covariances, st.floats(0.3, 2.0))
+def test_shrunk_covariances_are_the_most_probable_ones(seed: int, covariance: Covariance, weight: float) -> None:
+    """By scipy's densities: of data points under a theme's Gaussian times that of its covariance under the prior."""
+    problem = make_problem(seed, covariance, sizes=(20, 16, 14))
+    log_r = log_responsibilities(problem, seed)
+    m, s, r = (part[problem.mask].numpy() for part in (problem.m, problem.s, log_r.exp()))
+    n, mu, Sigma = plain.m_step(m, s, r)
+    inside = sum(n[k] * Sigma[k] for k in range(3)) / len(m)
+    [common] = plain.dense(plain.restrict(inside[None], covariance))
+    points = weight * len(m)  # that the prior counts as
+    prior = stats.invwishart(points - 3, points * common)  # ln p = -points / 2 (ln |Sigma| + tr(common Sigma^-1)) + constant
+    found = shrunk(flat_moments(problem, log_r, covariance), weight)
+    torch.testing.assert_close(found.mu, torch.from_numpy(mu))
+    rng = np.random.default_rng(seed)
+    for k, best in enumerate(plain.dense(found.Sigma.numpy())):
+
+        def log_posterior(value: plain.Array, k: int = k) -> float:
+            """E over q(u): of a quadratic in u by the points m and m +- s along each axis, which have q's mean and variances."""
+            spread = [m] + [m + sign * s * axis for axis in np.eye(2) for sign in (-1.0, 1.0)]
+            weights = [-1.0, 0.5, 0.5, 0.5, 0.5]
+            data = sum(w * stats.multivariate_normal(mu[k], value).logpdf(u) for w, u in zip(weights, spread, strict=True))
+            return float(r[:, k] @ data + prior.logpdf(value))
+
+        for _ in range(6):
+            [step] = plain.dense(plain.restrict(rng.normal(size=(1, 2, 2)), covariance))
+            step = 1e-3 * (step + step.T)
+            ahead, here, back = (log_posterior(best + sign * step) for sign in (1.0, 0.0, -1.0))
+            assert ahead + back < 2.0 * here
+            assert abs(ahead - back) < 1e-2 * (2.0 * here - ahead - back)  # flat: the slope is 0
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_without_weight_covariances_are_their_own_and_with_all_the_weight_one(covariance: Covariance) -> None:
+    problem = make_problem(3, covariance)
+    found = flat_moments(problem, log_responsibilities(problem), covariance)
+    assert_same(shrunk(found, 0.0), found)
+    alike = shrunk(found, 1e12).Sigma
+    torch.testing.assert_close(alike, alike[:1].expand_as(alike))
+
+
 def sweep_settings(covariance: Covariance, *, learn: bool) -> Settings:
     return Settings(covariance=covariance, covariance_floor=0.0, e_step_iterations=40, learn_concentration=learn, themes=3)
 
@@ -321,7 +362,7 @@ def each_its_own(problem: Problem, size: int) -> TaskPoints:
     """The tasks in batches of ``size``, no data point in two tasks."""
     rows = torch.arange(problem.mask.numel()).view_as(problem.mask)
     tasks = [PlacedTasks.build(*part) for part in zip(rows.split(size), problem.mask.split(size), strict=True)]
-    return TaskPoints(problem.m.flatten(0, 1), problem.s.flatten(0, 1), tasks)
+    return TaskPoints(problem.m.flatten(0, 1), problem.s.flatten(0, 1), tasks, int(problem.mask.sum()))
 
 
 def posterior_of(problem: Problem, themes: Themes) -> TaskPosterior:

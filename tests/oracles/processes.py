@@ -101,7 +101,10 @@ def fits() -> dict[str, tt.PTM]:
     small = {name: getattr(SMALL, name) for name in ("themes", "latent_dim", "filters", "ways", "t_shots", "v_shots")}
     cases = {
         "labelled": (SMALL.changed({"classification_weight": 1.0, "learn_concentration": True, **_FIVE}), small_images()),
-        "unlabelled": (SMALL.changed({"encoder": "vector", "covariance": "diagonal", **_FIVE}), unlabelled_tasks()),
+        "unlabelled": (
+            SMALL.changed({"encoder": "vector", "covariance": "diagonal", "polish_start": "tasks", **_FIVE}),
+            unlabelled_tasks(),
+        ),
         "isotropic": (SMALL.changed({"covariance": "isotropic", "polish_tasks": 3, **_FIVE}), small_vectors()),
         "auto": (SMALL.changed({"themes": "auto", "ways": (2, 2), "covariance": "diagonal", **_FIVE}), small_vectors()),
         "paper": (tt.Settings.preset("paper").changed({**small, **_FIVE, "rate_offset": 1.0}), small_images()),

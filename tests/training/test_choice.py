@@ -159,7 +159,7 @@ def test_the_ladder_ends_where_scores_fall(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(choice, "start_themes", lambda settings, *_, **__: settings.themes)
     monkeypatch.setattr(choice, "held_out_bound", score)
-    nothing = TaskPoints(torch.zeros(0, 1), torch.zeros(0, 1), [])
+    nothing = TaskPoints(torch.zeros(0, 1), torch.zeros(0, 1), [], 0)
     held_out = choice.HeldOutTasks(nothing, torch.arange(3))
     assert choose_themes(SMALL, nothing, held_out, ladder=tuple(heights)).themes == 4
     assert tried == [2, 4, 8, 16]
@@ -170,7 +170,7 @@ def test_the_ladder_ends_where_there_are_too_few_data_points() -> None:
     data, encoder = small_vectors(), Networks(settings, (6,), CPU).encoder
     fitted, held_out = embedded_parts(settings, encoder, data, data.tensor, (3, 3))
     three = torch.arange(3)[None]
-    few = TaskPoints(fitted.m[:3], fitted.s[:3], [PlacedTasks.build(three, three >= 0)])
+    few = TaskPoints(fitted.m[:3], fitted.s[:3], [PlacedTasks.build(three, three >= 0)], 3)
     assert [row["themes"] for row in choose_themes(settings, few, held_out).curve] == [2]
     with pytest.raises(TrainingError, match="set themes to a number"):
         choose_themes(settings, few, held_out, ladder=[4])

@@ -172,7 +172,7 @@ def test_a_training_resumed_before_a_revival_gives_the_same_bits(tmp_path: Path,
 
 @pytest.mark.parametrize("kept", [False, True])
 def test_the_final_em_drops_a_theme_without_data(kept: bool) -> None:
-    value = trainer(polish_sweeps=3, unused_themes="keep" if kept else "revive")
+    value = trainer(polish_sweeps=3, covariance_prior=0.0, unused_themes="keep" if kept else "revive")
     value._initialise_themes()
     lose_a_theme(value)
     embedded = value._embedded_tasks(8)
@@ -185,3 +185,14 @@ def test_the_final_em_drops_a_theme_without_data(kept: bool) -> None:
     assert value.settings.themes == len(value.themes.alpha) == 2
     assert float(value.themes.mu.abs().max()) < 500.0  # the lost one is the one that is gone
     assert float(value.themes.share.sum()) == pytest.approx(1.0)
+
+
+def test_a_theme_without_data_comes_back_by_the_covariance_prior() -> None:
+    """Its mean is that of the data nearest to it, its covariance that of all themes: it need not be dropped."""
+    value = trainer(polish_sweeps=3)
+    value._initialise_themes()
+    lose_a_theme(value)
+    value._polish(value._embedded_tasks(8), lambda: False, None, progress=False)
+    assert value.settings.themes == len(value.themes.alpha) == 3
+    assert float(value.themes.share.min()) > 0.1 / 3
+    assert float(value.themes.mu.abs().max()) < 500.0

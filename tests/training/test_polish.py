@@ -15,7 +15,7 @@ from oracles.plain import Array
 from oracles.problems import COVARIANCES, covariances, few, make_problem, seeds
 from oracles.small import SMALL, small_images, small_vectors
 from tasktheme.model.e_step import e_step
-from tasktheme.model.m_step import log_sum_over_tasks, moments
+from tasktheme.model.m_step import log_sum_over_tasks, moments, shrunk
 from tasktheme.model.themes import Covariance, Moments, Themes
 from tasktheme.nets.build import Networks
 from tasktheme.settings import Settings
@@ -38,7 +38,7 @@ def shared_problem(seed: int, covariance: Covariance, *, at_once: int = 2) -> tu
     rows = torch.from_numpy(np.array([rng.permutation(POINTS)[: max(SIZES)] for _ in SIZES]))
     m, s = problem.m[0], problem.s[0]
     batches = zip(rows.split(at_once), mask.split(at_once), strict=True)
-    data = TaskPoints(m, s, [PlacedTasks.build(*batch) for batch in batches])
+    data = TaskPoints(m, s, [PlacedTasks.build(*batch) for batch in batches], POINTS)
     return problem.themes(), data, [(m[row[own]].numpy(), s[row[own]].numpy()) for row, own in zip(rows, mask, strict=True)]
 
 
@@ -63,17 +63,18 @@ def assert_same(found: Moments, expected: Moments, tolerance: float) -> None:
 
 
 @few
-@given(seeds, covariances, st.integers(1, 5), st.sampled_from([1, 30, 1 << 21]))
+@given(seeds, covariances, st.integers(1, 5), st.sampled_from([1, 30, 1 << 21]), st.sampled_from([0.0, 0.7]))
 def test_a_sweep_is_plain_em_over_every_place_in_every_task(
-    seed: int, covariance: Covariance, at_once: int, numbers: int
+    seed: int, covariance: Covariance, at_once: int, numbers: int, prior: float
 ) -> None:
     settings = Settings(themes=3, covariance=covariance, e_step_iterations=4)
     themes, data, tasks = shared_problem(seed, covariance, at_once=at_once)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(polish._NUMBERS_AT_ONCE, "cpu", numbers)  # all points in one piece, in several, or each alone
         themes = Themes.build(themes.alpha, themes.moments, floor=settings.covariance_floor)
-        found = em_sweep(settings, themes, data)
-    assert_same(found.moments, plain_sweep(themes.moments, themes.alpha.numpy(), tasks, settings), 1e-9)
+        found = em_sweep(settings, themes, data, prior=prior)
+    expected = plain_sweep(themes.moments, themes.alpha.numpy(), tasks, settings)
+    assert_same(found.moments, shrunk(expected, prior * 2 / POINTS), 1e-9)
 
 
 @few
@@ -135,8 +136,69 @@ def test_the_trainers_final_em_is_plain_em(shared: bool, covariance: Covariance)
     expected = Moments(*(part.double() for part in vars(trainer.themes.moments).values()))
     for _ in range(settings.polish_sweeps):
         expected = plain_sweep(expected, trainer.themes.alpha.double().numpy(), tasks, settings)
+        expected = shrunk(expected, settings.covariance_prior * m.shape[-1] / len(embedded.m))
     trainer._polish(embedded, lambda: False, None, progress=False)
     assert_same(trainer.themes.moments, expected, 1e-4)
+
+
+def test_the_prior_is_the_final_ems_alone() -> None:
+    """Where themes start, and the choice of their number, stay maximum likelihood."""
+    _, data, _ = shared_problem(1, "diagonal")
+    one, other = (
+        polish.start_themes(Settings(themes=3, covariance="diagonal", covariance_prior=prior), data, sweeps=2)
+        for prior in (0.0, 2.0)
+    )
+    assert torch.equal(one.moments.Sigma, other.moments.Sigma)
+    [final] = polish.polish(Settings(themes=3, covariance="diagonal", covariance_prior=2.0), one, data, 1)
+    likeliest = em_sweep(Settings(themes=3, covariance="diagonal"), one, data)
+    assert_same(final.moments, shrunk(likeliest.moments, 2.0 * 2 / POINTS), 1e-9)
+
+
+@few
+@given(seeds, covariances, st.integers(1, 6))
+def test_themes_start_from_all_places_of_clusters_of_tasks(seed: int, covariance: Covariance, at_once: int) -> None:
+    """Two kinds of tasks that share a data point; those of a kind are one cluster."""
+    rng = np.random.default_rng(seed)
+    kind, sizes = np.array([0, 1, 1, 0, 1, 0]), (5, 3, 4, 5, 2, 3)
+    m, s = rng.normal(size=(15, 2)), rng.uniform(0.1, 0.7, size=(15, 2))
+    m[8:] += 40.0  # rows 0 to 7 are of the first kind, 7 is in tasks of both
+    rows = np.array([rng.choice(7, size=5, replace=False) + 8 * k for k in kind])
+    rows[:2, 0] = 7
+    mask = torch.arange(5) < torch.tensor(sizes)[:, None]
+    batches = zip(torch.from_numpy(rows).split(at_once), mask.split(at_once), strict=True)
+    table = (torch.from_numpy(m), torch.from_numpy(s))
+    data = TaskPoints(*table, [PlacedTasks.build(*batch) for batch in batches], len(m))
+    found = polish.start_from_tasks(Settings(themes=2, covariance=covariance, covariance_floor=0.0), data).moments
+
+    places = [np.concatenate([row[:size] for row, size, k in zip(rows, sizes, kind, strict=True) if k == one]) for one in (0, 1)]
+    total = sum(map(len, places))
+    mu = np.array([m[place].mean(axis=0) for place in places])
+    inside = sum(np.cov(m[place].T, ddof=0) * len(place) + np.diag((s[place] ** 2).sum(axis=0)) for place in places) / total
+    order = found.mu[:, 0].argsort()
+    np.testing.assert_allclose(found.mu[order].numpy(), mu, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found.n[order].numpy(), [len(place) / total for place in places])
+    expected = plain.restrict(np.stack([inside, inside]), covariance)
+    np.testing.assert_allclose(found.Sigma.numpy(), expected, rtol=1e-9)
+
+
+def test_with_fewer_tasks_than_themes_they_start_from_data_points() -> None:
+    _, data, _ = shared_problem(1, "full")
+    settings = Settings(themes=len(SIZES) + 1)
+    found = polish.start_from_tasks(settings, data)
+    assert_same(found.moments, polish.start_themes(settings, data, sweeps=0).moments, 0.0)
+
+
+def test_a_training_that_starts_its_final_em_from_tasks_does_so_once() -> None:
+    """The sweeps that follow start from those clusters, whatever the online themes were; what was swept already is kept."""
+    settings, data = SMALL.changed({"polish_start": "tasks"}), small_vectors()
+    trainer = Trainer(settings, Networks(settings, data.point_shape, CPU), data, 2, CPU)
+    trainer.run(progress=False)
+    embedded = trainer._embedded_tasks(settings.polish_tasks)
+    *_, expected = polish.polish(settings, polish.start_from_tasks(settings, embedded), embedded, settings.polish_sweeps)
+    assert_same(trainer.themes.moments, Moments(*(part.double() for part in vars(expected.moments).values())), 1e-6)
+    before = trainer.themes
+    trainer._finish(lambda: False, None, progress=False)  # nothing is left to do
+    assert trainer.themes is before
 
 
 def test_themes_start_from_every_so_many_th_place_of_all_tasks(monkeypatch: pytest.MonkeyPatch) -> None:

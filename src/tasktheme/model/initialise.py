@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from torch import Tensor
 
 from tasktheme.errors import DataError
@@ -40,22 +40,31 @@ def cluster_moments(
     The start of a mixture: EM sweeps tell the covariances apart. A covariance of its own for each cluster would let
     small clusters, singular in high dimensions, keep out everything else.
     """
+    certain = torch.nn.functional.one_hot(clusters(m, themes=themes, seed=seed, starts=starts), themes).to(m.dtype)
+    return alike(moments(m, s, certain.log(), covariance=covariance))
+
+
+def clusters(x: Float[Tensor, "N D"], *, themes: int, seed: int, starts: int = STARTS) -> Int64[Tensor, " N"]:
+    """The k-means cluster of each row, the best of ``starts``; no cluster is empty."""
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
     from threadpoolctl import threadpool_limits
 
-    if len(m) < themes:
-        raise DataError(f"{themes} themes need at least as many data points to start from, got {len(m)}")
+    if len(x) < themes:
+        raise DataError(f"{themes} themes need at least as many data points to start from, got {len(x)}")
     # from three threads on sklearn adds up their parts in any order, and a run would not repeat to the bit; one is as fast
     with warnings.catch_warnings(), threadpool_limits(limits=1):
         warnings.simplefilter("ignore", ConvergenceWarning)  # too few distinct points: an error of our own, below
-        means = KMeans(themes, n_init=starts, random_state=seed).fit(m.cpu().numpy())
-    labels = torch.from_numpy(means.labels_).long().to(m.device)
+        means = KMeans(themes, n_init=starts, random_state=seed).fit(x.cpu().numpy())
+    labels = torch.from_numpy(means.labels_).long().to(x.device)
     found_clusters = len(labels.unique())
     if found_clusters < themes:
         raise DataError(f"{themes} themes need at least as many distinct data points to start from, got {found_clusters}")
-    certain = torch.nn.functional.one_hot(labels, themes).to(m.dtype)
-    found = moments(m, s, certain.log(), covariance=covariance)
+    return labels
+
+
+def alike(found: Moments) -> Moments:
+    """The same shares and means, each theme with the average covariance inside the themes."""
     share = found.n / found.n.sum()
     pooled = torch.tensordot(share, found.Sigma, dims=1)
     return Moments(share, found.mu, pooled.expand_as(found.Sigma).contiguous())

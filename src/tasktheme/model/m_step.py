@@ -113,6 +113,18 @@ def isotropic(value: Moments) -> Moments:
     return Moments(value.n, value.mu, value.Sigma.mean(dim=-1, keepdim=True).expand_as(value.Sigma).clone())
 
 
+def shrunk(found: Moments, weight: float) -> Moments:
+    """Covariances that maximise the bound plus the log-density of an inverse-Wishart prior around what they have in common.
+
+    Sigma_k becomes the average of itself and of the mean covariance of data points inside their themes, the latter counting as
+    ``weight`` times all data points (docs/decisions.md, "Covariances with a prior").
+    """
+    share = found.n / found.n.sum(dim=-1, keepdim=True)
+    common = torch.tensordot(share, found.Sigma, dims=1)
+    part = weight / (weight + share)
+    return Moments(found.n, found.mu, torch.lerp(found.Sigma, common, part.view(-1, *[1] * common.ndim)))
+
+
 def online_statistics(old: Moments, batch: Moments, rho: Tensor | float, *, covariance: Covariance) -> Moments:
     """Online EM on sufficient statistics (Cappe & Moulines, 2009): a theme moves by what it owns of the batch.
 

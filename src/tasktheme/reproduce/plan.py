@@ -68,8 +68,9 @@ SCALES = {
         mini_imagenet="glyphs",
         size=64,
         model={
-            "glyphs": "--tasks 600 --latent-dim 32 --set covariance_floor=0.2 --set batch_tasks=5 --set t_shots=5 "
-            "--set v_shots=5 --set learning_rate=2e-3 --set polish_tasks=200 --set polish_sweeps=10"
+            "glyphs": "--tasks 600 --latent-dim 32 --set covariance_floor=0.2 --set covariance_prior=0 "
+            "--set batch_tasks=5 --set t_shots=5 --set v_shots=5 --set learning_rate=2e-3 "
+            "--set polish_tasks=200 --set polish_sweeps=10"
         },
         maml={
             "glyphs": "--tasks 300 --queries 5 --set filters=8 --set batch_tasks=4 --set inner_steps=2 --set test_steps=3 "

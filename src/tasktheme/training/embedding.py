@@ -57,12 +57,14 @@ class PlacedTasks:
 class TaskPoints:
     """q(u) = N(m, diag(s^2)) of data points, each once, however many tasks it is in; and batches of tasks of them.
 
-    Where an embedding depends on its task, each place in a task is a data point of its own.
+    Where an embedding depends on its task, each place in a task is a data point of its own. ``distinct`` counts those of all
+    processes.
     """
 
     m: Float[Tensor, "P D"]
     s: Float[Tensor, "P D"]
     tasks: Sequence[PlacedTasks]
+    distinct: int
 
 
 @torch.no_grad()
@@ -121,12 +123,14 @@ def embed_tasks(encoder: Encoder, data: Tensor, batches: Sequence[EpisodeBatch])
         everywhere, here = (torch.cat([batch.rows[batch.mask] for batch in some]).unique() for some in (batches, own))
         m, s = SharedPoints(encoder, data, everywhere).of(here)
         rows = [torch.searchsorted(here, batch.rows) for batch in own]
+        distinct = len(everywhere)
     else:
         parts = [_without_padding(embed_batch(encoder, data, batch)) for batch in own]
         m, s = (torch.cat(part) for part in zip(*parts, strict=True))
         number = torch.cat([batch.mask.flatten() for batch in own]).cumsum(dim=0) - 1
         rows = [part.view_as(batch.rows) for part, batch in zip(number.split([b.mask.numel() for b in own]), own, strict=True)]
-    return TaskPoints(m, s, [PlacedTasks.build(row, batch.mask) for row, batch in zip(rows, own, strict=True)])
+        distinct = sum(int(batch.mask.sum()) for batch in batches)
+    return TaskPoints(m, s, [PlacedTasks.build(row, batch.mask) for row, batch in zip(rows, own, strict=True)], distinct)
 
 
 def _without_padding(batch: EmbeddedTasks) -> tuple[Float[Tensor, "P D"], Float[Tensor, "P D"]]:

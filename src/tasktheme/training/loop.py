@@ -32,7 +32,7 @@ from tasktheme.training.embedding import TaskPoints, embed_batch, embed_tasks
 from tasktheme.training.graph import Beside, CapturedStep
 from tasktheme.training.health import warn_of_dropped, warn_of_embedding, warn_of_themes
 from tasktheme.training.interrupt import stop_requests
-from tasktheme.training.polish import em_sweep, polish, start_themes
+from tasktheme.training.polish import em_sweep, polish, start_from_tasks, start_themes
 from tasktheme.training.resumable import CHECKPOINT_SECONDS
 from tasktheme.training.running import RunningMeans
 
@@ -283,12 +283,15 @@ class Trainer:
         """
         settings = self.settings
         polished = settings.polish_sweeps > 0 and settings.polish_tasks > 0
+        from_tasks = polished and settings.polish_start == "tasks"
         if polished or settings.choose_themes or anew:
             embedded = self._embedded_tasks(settings.polish_tasks or _CHECKED_TASKS)
             if settings.choose_themes and self.choice is None:
                 self._choose_themes(embedded, stopping, progress=progress)
-            elif anew:
+            elif anew and not from_tasks:
                 self._start_themes(embedded)
+            if from_tasks and self.sweeps == 0:
+                self.themes = start_from_tasks(self.settings, embedded)
             if polished:
                 self._polish(embedded, stopping, checkpoint, progress=progress)
         self.finished = True
@@ -339,7 +342,8 @@ class Trainer:
         lost = unused(self.themes.share)
         if settings.unused_themes == "revive" and bool(lost.any()):
             warn_of_dropped(lost)
-            self.themes = em_sweep(settings, self.themes.select(~lost, floor=settings.covariance_floor), embedded)
+            kept = self.themes.select(~lost, floor=settings.covariance_floor)
+            self.themes = em_sweep(settings, kept, embedded, prior=settings.covariance_prior)
             self.settings = settings.changed({"themes": len(self.themes.alpha)})
 
     def _means(self) -> dict[str, float]:

@@ -11,19 +11,20 @@ from torch import Tensor
 
 from tasktheme import distributed
 from tasktheme.model.e_step import e_step
-from tasktheme.model.initialise import STARTS, cluster_moments
-from tasktheme.model.m_step import combine, isotropic, log_sum_over_tasks, moments, pooled, update_alpha
+from tasktheme.model.initialise import STARTS, alike, cluster_moments, clusters
+from tasktheme.model.m_step import combine, isotropic, log_sum_over_tasks, moments, pooled, shrunk, update_alpha
 from tasktheme.model.themes import Moments, Themes
 from tasktheme.settings import Settings
-from tasktheme.training.embedding import TaskPoints
+from tasktheme.training.embedding import PlacedTasks, TaskPoints
 
 _STARTING_POINTS = 20_000  # embeddings whose clusters the themes start from
 _NUMBERS_AT_ONCE = {"cpu": 1 << 21, "cuda": 1 << 26}  # of the K x D numbers behind each data point's likelihoods and moments
 
 
-def em_sweep(settings: Settings, themes: Themes, data: TaskPoints) -> Themes:
+def em_sweep(settings: Settings, themes: Themes, data: TaskPoints, *, prior: float = 0.0) -> Themes:
     """One E-step over all tasks and one full M-step: mu, Sigma and, where it is learned, alpha.
 
+    ``prior`` is how many data points the covariances' prior counts as for each dimension; 0 is maximum likelihood.
     ``data`` are the process's share of the tasks; the M-step is over those of all. Likelihoods and moments are of each data
     point once, however many tasks it is in.
     """
@@ -36,11 +37,9 @@ def em_sweep(settings: Settings, themes: Themes, data: TaskPoints) -> Themes:
         gammas.append(posterior.gamma)
         added = log_sum_over_tasks(posterior.log_r, tasks.place, tasks.mask, points=len(tasks.points))
         log_r[tasks.points] = torch.logaddexp(log_r[tasks.points], added)
-    parts = (moments(*piece, covariance=settings.covariance) for piece in _pieces(themes, data.m, data.s, log_r))
-    found = pooled(reduce(partial(combine, first_weight=1.0, second_weight=1.0), parts))
-    total = Moments(found.n / found.n.sum(), found.mu, found.Sigma)
-    if settings.covariance == "isotropic":
-        total = isotropic(total)
+    total = _moments(settings, data, log_r)
+    if prior > 0.0:
+        total = shrunk(total, prior * data.m.shape[1] / data.distinct)
     alpha = (
         update_alpha(themes.alpha, distributed.gathered(torch.cat(gammas)), 1.0) if settings.learn_concentration else themes.alpha
     )
@@ -49,19 +48,28 @@ def em_sweep(settings: Settings, themes: Themes, data: TaskPoints) -> Themes:
 
 def log_likelihoods(themes: Themes, data: TaskPoints) -> Float[Tensor, "P K"]:
     """E[ln N(u; mu_k, Sigma_k)] of each data point once."""
-    return torch.cat([themes.expected_log_likelihood(m, s) for m, s in _pieces(themes, data.m, data.s)])
+    return torch.cat([themes.expected_log_likelihood(m, s) for m, s in _pieces(len(themes.alpha), data.m, data.s)])
 
 
-def _pieces(themes: Themes, *tables: Tensor) -> Iterator[tuple[Tensor, ...]]:
+def _moments(settings: Settings, data: TaskPoints, log_r: Float[Tensor, "P K"]) -> Moments:
+    """Share, mean and covariance of each theme over all processes' data points, r being summed over the tasks of each."""
+    pieces = _pieces(log_r.shape[1], data.m, data.s, log_r)
+    parts = (moments(*piece, covariance=settings.covariance) for piece in pieces)
+    found = pooled(reduce(partial(combine, first_weight=1.0, second_weight=1.0), parts))
+    total = Moments(found.n / found.n.sum(), found.mu, found.Sigma)
+    return isotropic(total) if settings.covariance == "isotropic" else total
+
+
+def _pieces(themes: int, m: Tensor, *tables: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """The same rows of each table, as many at a time as fit in memory with K x D numbers for each."""
-    numbers = _NUMBERS_AT_ONCE.get(themes.mu.device.type, _NUMBERS_AT_ONCE["cpu"])
-    return zip(*(table.split(max(1, numbers // themes.mu.numel())) for table in tables), strict=True)
+    numbers = _NUMBERS_AT_ONCE.get(m.device.type, _NUMBERS_AT_ONCE["cpu"])
+    return zip(*(table.split(max(1, numbers // (themes * m.shape[1]))) for table in (m, *tables)), strict=True)
 
 
 def polish(settings: Settings, themes: Themes, data: TaskPoints, sweeps: int) -> Iterator[Themes]:
-    """Yield the themes after each of ``sweeps`` full EM sweeps."""
+    """Yield the themes after each of ``sweeps`` full EM sweeps, their covariances with a prior."""
     for _ in range(sweeps):
-        themes = em_sweep(settings, themes, data)
+        themes = em_sweep(settings, themes, data, prior=settings.covariance_prior)
         yield themes
 
 
@@ -71,9 +79,33 @@ def start_themes(settings: Settings, data: TaskPoints, *, sweeps: int, starts: i
     found = cluster_moments(m, s, themes=settings.themes, covariance=settings.covariance, seed=settings.seed, starts=starts)
     distributed.from_leader(vars(found).values())  # processors of unlike kinds may round otherwise
     themes = Themes.build(torch.full_like(found.n, settings.concentration), found, floor=settings.covariance_floor)
-    for swept in polish(settings, themes, data, sweeps):
-        themes = swept
+    for _ in range(sweeps):
+        themes = em_sweep(settings, themes, data)
     return themes
+
+
+def start_from_tasks(settings: Settings, data: TaskPoints) -> Themes:
+    """Themes from clusters of tasks by their mean embeddings, each with all data points of its tasks; all of one covariance.
+
+    Where there are fewer tasks than themes, from clusters of data points.
+    """
+    means = [distributed.gathered(_task_means(data.m, tasks)) for tasks in data.tasks]
+    if sum(map(len, means)) < settings.themes:
+        return start_themes(settings, data, sweeps=0)
+    labels = clusters(torch.cat(means), themes=settings.themes, seed=settings.seed)
+    distributed.from_leader([labels])  # processors of unlike kinds may round otherwise
+    counts = data.m.new_zeros((len(data.m), settings.themes))  # of each data point's tasks in each cluster
+    for tasks, label in zip(data.tasks, labels.split(list(map(len, means))), strict=True):
+        theme = label[distributed.share(len(label))].unsqueeze(-1).expand_as(tasks.place)[tasks.mask]
+        rows = tasks.points[tasks.place[tasks.mask]]
+        counts.index_put_((rows, theme), counts.new_ones(()), accumulate=True)
+    found = alike(_moments(settings, data, counts.log().clamp_min(torch.finfo(counts.dtype).min)))
+    return Themes.build(torch.full_like(found.n, settings.concentration), found, floor=settings.covariance_floor)
+
+
+def _task_means(m: Float[Tensor, "P D"], tasks: PlacedTasks) -> Float[Tensor, "T D"]:
+    weight = tasks.mask.unsqueeze(-1).to(m.dtype)
+    return (tasks.gather(m) * weight).sum(dim=1) / weight.sum(dim=1)
 
 
 def _some_embeddings(data: TaskPoints) -> tuple[Float[Tensor, "N D"], Float[Tensor, "N D"]]:
