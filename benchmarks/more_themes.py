@@ -1,6 +1,7 @@
 """What more themes bring on one encoder: themes fitted anew by full EM, then the same held-out tasks for each.
 
     python benchmarks/more_themes.py omniglot-default omniglot --themes 8 32 128 --seeds 0 1 2
+    python benchmarks/more_themes.py omniglot-default omniglot --set covariance_prior=0
 
 Prints a row for each number of themes and structure of the covariance: mean over seeds (smallest to largest) of the area under
 the curve of "same group" by KL, average precision, the share of tasks whose nearest is of the same group, the largest theme's
@@ -16,6 +17,7 @@ import numpy as np
 
 import tasktheme as tt
 from tasktheme.evaluation import evaluate
+from tasktheme.options import parse_changes
 
 MEASURES = ("auc", "mean_average_precision", "nearest_same_group", "largest_share")
 
@@ -27,7 +29,9 @@ def main() -> None:
     parser.add_argument("--themes", type=int, nargs="+", default=[8, 32, 128])
     parser.add_argument("--covariances", nargs="+", default=["full", "diagonal"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--set", dest="changes", action="append", default=[], metavar="NAME=VALUE")
     words = parser.parse_args()
+    changes = parse_changes(words.changes)
     model, data = tt.PTM.load(words.model), tt.load_dataset(words.data)
     print("themes  covariance  " + "  ".join(f"{name:<22}" for name in MEASURES) + "  seconds", flush=True)
     for themes in words.themes:
@@ -35,7 +39,7 @@ def main() -> None:
             rows, seconds = [], []
             for seed in words.seeds:
                 start = time.perf_counter()
-                fitted = model.refit(data.train, themes=themes, covariance=covariance, seed=seed, progress=False)
+                fitted = model.refit(data.train, themes=themes, covariance=covariance, seed=seed, progress=False, **changes)
                 seconds.append(time.perf_counter() - start)
                 found = evaluate(fitted, data.test, seed=1, rivals=False).as_dict()
                 rows.append([found[name] for name in MEASURES])

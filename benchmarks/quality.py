@@ -1,6 +1,7 @@
 """Quality at the paper's scale: models trained on so many tasks with several seeds, then more themes on each encoder.
 
     python benchmarks/quality.py omniglot --tasks 100000 1000000 --seeds 0 1 2 --out quality
+    python benchmarks/quality.py omniglot --tasks 1000000 --themes 8:full --refit polish_start=tasks --out quality
     python benchmarks/quality.py omniglot --tasks 100000 --tuning --set classification_weight=0.03 --out labelled
     python benchmarks/quality.py omniglot --tasks 1000000 --preset paper --themes --out paper
 
@@ -64,7 +65,8 @@ def main() -> None:
     parser.add_argument("data")
     parser.add_argument("--tasks", type=int, nargs="+", default=[100_000])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--themes", type=int, nargs="*", default=[32, 128], help="of the refits, with diagonal covariances")
+    parser.add_argument("--themes", nargs="*", default=["8:full", "32:full", "128:diagonal"], metavar="K:COVARIANCE")
+    parser.add_argument("--refit", dest="refits", action="append", default=[], metavar="NAME=VALUE", help="of the refits alone")
     parser.add_argument("--preset", default="default")
     parser.add_argument("--set", dest="changes", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--tuning", action="store_true")
@@ -74,6 +76,8 @@ def main() -> None:
     words.out.mkdir(parents=True, exist_ok=True)
     train, test = parts(words.data, tuning=words.tuning)
     episodes = test.episodes(5, 20, 200, seed=1)
+    other = parse_changes(words.refits)
+    refits = {", ".join([f"K = {size}", *words.refits]): size.split(":") for size in words.themes}
     settings = tt.Settings.preset(words.preset).changed(parse_changes(words.changes))
     file = words.out / "rows.json"
     rows: dict[str, dict[str, float]] = json.loads(file.read_text()) if file.exists() else {}
@@ -81,24 +85,24 @@ def main() -> None:
     def keep(name: str, row: dict[str, float]) -> None:
         rows[name] = row
         write_file(file, (json.dumps(rows, indent=1) + "\n").encode())
-        print(f"{name:<28}" + "  ".join(f"{key} {value:.3f}" for key, value in row.items()), flush=True)
+        print(f"{name:<48}" + "  ".join(f"{key} {value:.3f}" for key, value in row.items()), flush=True)
 
     for tasks in words.tasks:
         for seed in words.seeds:
             name = f"{tasks} tasks, seed {seed}"
-            if all(row in rows for row in (name, *(f"{name}, K = {k}" for k in words.themes))):
+            if all(row in rows for row in (name, *(f"{name}, {refit}" for refit in refits))):
                 continue
             folder = words.out / f"{tasks}-{seed}"
             model, seconds = trained(train, tasks, settings.changed({"seed": seed}), folder)
             if words.only_train:
-                print(f"{name:<28}seconds {seconds:.0f}", flush=True)
+                print(f"{name:<48}seconds {seconds:.0f}", flush=True)
                 continue
             if name not in rows:
                 keep(name, measure(model, episodes) | {"seconds": seconds})
-            for themes in words.themes:
+            for refit, (themes, covariance) in refits.items():
                 begun = time.perf_counter()
-                wide = model.refit(train, themes=themes, covariance="diagonal", progress=False)
-                keep(f"{name}, K = {themes}", measure(wide, episodes) | {"seconds": time.perf_counter() - begun})
+                changed = model.refit(train, themes=int(themes), covariance=covariance, progress=False, **other)
+                keep(f"{name}, {refit}", measure(changed, episodes) | {"seconds": time.perf_counter() - begun})
 
 
 if __name__ == "__main__":
