@@ -64,4 +64,5 @@ def test_the_experiment_embeds_what_it_says() -> None:
     found = distance_matrix(model, wide, groups=2, tasks=3, shots=4).as_dict()
     assert (found["tasks"], found["groups"]) == (6, 2)
     assert np.array(found["kl"]).shape == (6, 6)
-    assert found["auc interval"][0] <= found["auc"] <= found["auc interval"][1]
+    low, high = found["auc interval"]
+    assert low - 1e-12 <= found["auc"] <= high + 1e-12  # few tasks: all may be one number
