@@ -24,6 +24,11 @@ def find_learner(name: str) -> type[Learner]:
     return LEARNERS[name]
 
 
+def learner_title(name: str) -> str:
+    """What pictures and pages call a learner; one that is not of ours by its name."""
+    return LEARNERS[name].__name__ if name in LEARNERS else name
+
+
 def build_learner(name: str, changes: Mapping[str, Any], point_shape: tuple[int, ...]) -> Learner:
     """A new learner with its default settings changed by ``changes``."""
     kind = find_learner(name)

@@ -9,6 +9,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from tasktheme.experiments.correlation import Correlation, Floats
 from tasktheme.experiments.diagram import Diagram
+from tasktheme.learners.build import learner_title
 from tasktheme.learners.testing import Accuracies
 from tasktheme.report.style import COLOURS, FAINT, SMALL, new_figure, number, styled
 
@@ -28,7 +29,8 @@ def accuracy_histogram(accuracies: Accuracies) -> Figure:
     axes.axvline(accuracies.mean, color=COLOURS[1], linewidth=1.2)
     about = accuracies.about
     axes.set_title(
-        f"{about['learner']} on {len(accuracies):,} {about['ways']}-way {about['shots']}-shot tasks of {about['data']}: "
+        f"{learner_title(about['learner'])} on {len(accuracies):,} {about['ways']}-way {about['shots']}-shot tasks "
+        f"of {about['data']}: "
         f"{100 * accuracies.mean:.2f} ± {100 * accuracies.interval:.2f} %, tasks from {100 * low:.0f} to {100 * high:.0f} %",
         loc="left",
         fontsize=SMALL,

@@ -11,11 +11,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from tasktheme.experiments.lifelong.results import ORDER, policy_order
+from tasktheme.learners.build import learner_title
 from tasktheme.report.style import COLOURS, FAINT, INK, SMALL, new_figure, styled
 from tasktheme.selection.build import policy_title
 
 _PERCENT = FuncFormatter(lambda value, _: f"{100 * value:g} %")
-_LEARNERS = {"maml": "MAML", "protonet": "ProtoNet", "abml": "ABML"}
 _LINES = ("-", "-.", "--", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 2)))
 
 Result = Mapping[str, Any]
@@ -64,7 +64,7 @@ def _draw_curves(axes: Axes, result: Result, look: Mapping[str, tuple[str, Any]]
     axes.yaxis.set_major_locator(MaxNLocator(5))
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.set_title(
-        f"{_LEARNERS[result['learner']]}, {result['setting']}: {result['test_tasks']} test tasks, {_counted(seeds)}",
+        f"{learner_title(result['learner'])}, {result['setting']}: {result['test_tasks']} test tasks, {_counted(seeds)}",
         loc="left",
         fontsize=SMALL,
         color=FAINT,
@@ -88,7 +88,9 @@ def _draw_bars(axes: Axes, results: Sequence[Result], look: Mapping[str, tuple[s
             seen += [*final["seeds"], final["mean"] - spread, final["mean"] + spread]
     room = 0.15 * (max(seen) - min(seen)) or 0.01
     axes.set_ylim(max(0.0, min(seen) - 2.0 * room), max(seen) + room)  # differences are small beside the accuracies
-    labels = [_LEARNERS[result["learner"]] + ("" if result["setting"] == "induction" else "\ntransduction") for result in results]
+    labels = [
+        learner_title(result["learner"]) + ("" if result["setting"] == "induction" else "\ntransduction") for result in results
+    ]
     axes.set_xticks(range(len(results)), labels)
     axes.yaxis.set_major_formatter(_PERCENT)
     axes.set_ylabel("accuracy")

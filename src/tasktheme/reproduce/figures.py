@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from tasktheme.experiments.lifelong.comparison import mean_of
+from tasktheme.learners.build import learner_title
 from tasktheme.reproduce.plan import LIFELONG, Scale
 from tasktheme.selection.build import policy_title
 
 NONE = "not reported"
-LEARNERS = {"maml": "MAML", "protonet": "ProtoNet", "abml": "ABML"}
 # the last test of lifelong learning in induction: accuracy in %, and half its 95 % interval over tasks
 FINAL = {
     "maml": {"ptm": (41.36, 0.14), "task2vec": (41.23, 0.14), "worst-case": (40.93, 0.14), "random": (40.44, 0.14)},
@@ -208,12 +208,12 @@ def _bars(folders: list[Path]) -> list[Row]:
         for policy, (mean, half) in FINAL[learner].items():
             final = found["policies"].get(policy, {}).get("final")
             ours = "not tested" if final is None else f"{100 * final['mean']:.2f} {_half(final['over_tasks'])} %"
-            rows.append(Row(f"{LEARNERS[learner]}, {policy_title(policy)}", f"{mean:.2f} ± {half:.2f} %", ours))
+            rows.append(Row(f"{learner_title(learner)}, {policy_title(policy)}", f"{mean:.2f} ± {half:.2f} %", ours))
         paper = FINAL[learner]["ptm"][0] - FINAL[learner]["random"][0]
         pair = [pair for pair in found["comparisons"] if (pair["first"], pair["second"]) == ("ptm", "random")]
         if pair:
             ours = f"{_signed(100 * pair[-1]['mean'], '+.2f')} {_half(pair[-1]['over_seeds'])} points, over seeds"
-            rows.append(Row(f"{LEARNERS[learner]}, PTM less random", f"{_signed(paper, '+.2f')} points, one run", ours))
+            rows.append(Row(f"{learner_title(learner)}, PTM less random", f"{_signed(paper, '+.2f')} points, one run", ours))
     return rows
 
 
