@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -91,7 +93,10 @@ def test_an_interrupt_keeps_what_is_there_and_the_time_adds_up(tmp_path: Path) -
     assert 0.05 <= read_record(A, tmp_path).seconds < 5.0
 
 
-def test_when_the_time_is_over_the_running_piece_is_interrupted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("handler", [signal.default_int_handler, signal.SIG_IGN])  # in front, and in a script's background
+def test_when_the_time_is_over_the_running_piece_is_interrupted(tmp_path: Path, handler: Any, request: Any) -> None:
+    before = signal.signal(signal.SIGINT, handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     started = time.monotonic()
 
     def slow(words: list[str]) -> None:
@@ -101,6 +106,7 @@ def test_when_the_time_is_over_the_running_piece_is_interrupted(tmp_path: Path) 
     with pytest.raises(Interrupted):
         run_pieces([A, C], tmp_path, slow, minutes=0.2 / 60)
     assert time.monotonic() - started < 10.0
+    assert signal.getsignal(signal.SIGINT) is handler
     assert states(tmp_path, A, C) == ["interrupted", "to do"]
     with pytest.raises(Interrupted, match="over before a"):
         run_pieces([A], tmp_path, Maker(), minutes=0)

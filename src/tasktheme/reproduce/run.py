@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import json
 import shutil
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -130,10 +131,13 @@ def _run_piece(piece: Piece, out: Path, call: Callable[[list[str]], None], befor
 
 @contextmanager
 def _ending(end: float | None) -> Iterator[None]:
-    """Ctrl-C at the time ``end``."""
+    """Ctrl-C at the time ``end``, also where a shell has told a job in the background to ignore it."""
     if end is None:
         yield
         return
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    if ignored:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = threading.Timer(max(0.0, end - time.monotonic()), _thread.interrupt_main)
     timer.daemon = True
     timer.start()
@@ -141,6 +145,8 @@ def _ending(end: float | None) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
+        if ignored:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _inputs(piece: Piece, out: Path) -> dict[str, str]:
