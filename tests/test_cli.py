@@ -15,7 +15,7 @@ from PIL import Image
 
 import tasktheme as tt
 from tasktheme import cli
-from tasktheme.task_commands import warn_of_collapse
+from tasktheme.task_tables import warn_of_collapse
 
 TINY = ["filters=[2,2,2,2]", "latent_dim=3", "themes=3", "polish_tasks=4", "polish_sweeps=2", "t_shots=3", "v_shots=3"]
 

@@ -39,7 +39,7 @@ from tasktheme.options import (
     refuse_existing,
 )
 from tasktheme.plot_commands import check_picture, save_picture
-from tasktheme.task_commands import load_file, pipe_csv, warn_of_collapse
+from tasktheme.task_tables import load_file, pipe_csv, warn_of_collapse
 
 if TYPE_CHECKING:
     from tasktheme.data.dataset import Dataset

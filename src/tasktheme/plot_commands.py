@@ -22,7 +22,7 @@ from tasktheme.options import (
     Source,
     refuse_existing,
 )
-from tasktheme.task_commands import Tasks, load_file
+from tasktheme.task_tables import Tasks, load_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -22,7 +22,7 @@ from tasktheme.options import (
     Quiet,
     Source,
 )
-from tasktheme.task_commands import Resized, TableOut, check_out, deliver, labels, load_file, warn_of_collapse
+from tasktheme.task_tables import Resized, TableOut, check_out, deliver, labels, load_file, warn_of_collapse
 
 if TYPE_CHECKING:
     from tasktheme.learners.meta import MetaLearner

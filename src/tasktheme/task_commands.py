@@ -19,10 +19,10 @@ from tasktheme.options import (
     Part,
     PartOf,
     Source,
-    counted,
     print_table,
     refuse_existing,
 )
+from tasktheme.task_tables import Resized, TableOut, Tasks, check_out, deliver, labels, load_file, pipe_csv
 from tasktheme.untrusted import exists
 
 if TYPE_CHECKING:
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 
     from tasktheme.tasks.distances import Floats
     from tasktheme.tasks.taskset import TaskSet
-
-
-_ALIKE = 1e-4  # largest difference of any theme's share between tasks that are told apart by rounding only
 
 
 class DirectionName(StrEnum):
@@ -54,18 +51,10 @@ class DistanceName(StrEnum):
     earth_mover = "earth-mover"
 
 
-Tasks = Annotated[
-    Path,
-    typer.Argument(help="Tasks that embed wrote (.parquet, .csv, .npz), or - for a pipe.", metavar="TASKS", show_default=False),
-]
 Known = Annotated[Path, typer.Argument(help="Known tasks.", metavar="KNOWN", show_default=False)]
 Direction = Annotated[
     DirectionName, typer.Option(help="forward is KL[query || known], reverse KL[known || query], or their mean.")
 ]
-Resized = Annotated[
-    int | None, typer.Option("--resized", metavar="N", help="Compare as if each task had N data points: by content, not by size.")
-]
-TableOut = Annotated[Path | None, typer.Option(help="Write a table: .parquet, .csv or .npz.")]
 
 
 def distances(
@@ -238,25 +227,6 @@ def _summarise_model(model: Path, data: str | None, part: Part, data_dir: Path |
     deliver(rows, out, lambda: theme_table(found))
 
 
-def load_file(path: Path) -> TaskSet:
-    """The tasks of a file, or - for those of a pipe."""
-    from tasktheme.tasks.files import parse_tasks
-    from tasktheme.tasks.taskset import TaskSet
-
-    return TaskSet.load(path) if str(path) != "-" else TaskSet(**parse_tasks(sys.stdin.buffer.read(), "standard input"))
-
-
-def warn_of_collapse(tasks: TaskSet) -> None:
-    """A line to standard error where all tasks have one mixture: a model that has not learned says this of any task."""
-    mixture = tasks.mean_mixture()
-    if len(tasks) > 1 and mixture.shape[1] > 1 and (mixture.max(axis=0) - mixture.min(axis=0)).max() < _ALIKE:
-        typer.echo(
-            f"tasktheme: all {len(tasks):,} tasks are alike to this model, so their distances mean nothing; "
-            "it was probably trained on too few tasks, or on data of another kind",
-            err=True,
-        )
-
-
 def _load(path: Path, resized: int | None) -> TaskSet:
     tasks = load_file(path)
     return tasks if resized is None else tasks.resized(resized)
@@ -290,43 +260,6 @@ def _matrix(first: TaskSet, second: TaskSet, kind: DistanceName, model: Path | N
     if loaded.fingerprint != first.fingerprint:
         raise DataError(f"the tasks were not embedded by the model {str(model)!r}")
     return first.earth_mover(second, loaded.theme_distances())
-
-
-def labels(columns: Mapping[str, Sequence[Any]], rows: Any, *, prefix: str = "") -> dict[str, list[Any]]:
-    """Name and group of some tasks, as far as they have them."""
-    found = {column: columns[column] for column in ("name", "group") if column in columns}
-    return {f"{prefix}{column}": [values[i] for i in rows] for column, values in found.items()}
-
-
-def check_out(out: Path | None, *, overwrite: bool) -> None:
-    """OutputError where a table cannot be written so."""
-    from tasktheme.tasks.files import check_ending
-
-    if out is not None:
-        check_ending(out)
-        refuse_existing(out, overwrite=overwrite)
-
-
-def deliver(rows: dict[str, Any], out: Path | None, shown: Any) -> None:
-    """A table to a file, or to a terminal as ``shown()`` makes it, or as CSV into a pipe."""
-    from tasktheme.tasks.files import make_table, write_table
-
-    if out is None and sys.stdout.isatty():
-        print_table(shown())
-        return
-    table = make_table(rows)
-    if out is None:
-        pipe_csv(table)
-        return
-    write_table(table, out)
-    typer.echo(f"wrote {out}: {counted(table.num_rows, 'row')}")
-
-
-def pipe_csv(table: pa.Table, *, names: bool = True) -> None:
-    """A table to standard output as CSV."""
-    from tasktheme.tasks.files import csv_bytes
-
-    typer.echo(csv_bytes(table, names=names).decode(), nl=False)
 
 
 def _matrix_table(matrix: Floats) -> pa.Table:

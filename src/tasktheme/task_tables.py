@@ -1,0 +1,84 @@
+"""What the commands about tasks share: tasks from a file or a pipe, tables to a file, a terminal or a pipe."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tasktheme.options import counted, print_table, refuse_existing
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tasktheme.tasks.taskset import TaskSet
+
+_ALIKE = 1e-4  # largest difference of any theme's share between tasks that are told apart by rounding only
+
+Tasks = Annotated[
+    Path,
+    typer.Argument(help="Tasks that embed wrote (.parquet, .csv, .npz), or - for a pipe.", metavar="TASKS", show_default=False),
+]
+Resized = Annotated[
+    int | None, typer.Option("--resized", metavar="N", help="Compare as if each task had N data points: by content, not by size.")
+]
+TableOut = Annotated[Path | None, typer.Option(help="Write a table: .parquet, .csv or .npz.")]
+
+
+def load_file(path: Path) -> TaskSet:
+    """The tasks of a file, or - for those of a pipe."""
+    from tasktheme.tasks.files import parse_tasks
+    from tasktheme.tasks.taskset import TaskSet
+
+    return TaskSet.load(path) if str(path) != "-" else TaskSet(**parse_tasks(sys.stdin.buffer.read(), "standard input"))
+
+
+def warn_of_collapse(tasks: TaskSet) -> None:
+    """A line to standard error where all tasks have one mixture: a model that has not learned says this of any task."""
+    mixture = tasks.mean_mixture()
+    if len(tasks) > 1 and mixture.shape[1] > 1 and (mixture.max(axis=0) - mixture.min(axis=0)).max() < _ALIKE:
+        typer.echo(
+            f"tasktheme: all {len(tasks):,} tasks are alike to this model, so their distances mean nothing; "
+            "it was probably trained on too few tasks, or on data of another kind",
+            err=True,
+        )
+
+
+def labels(columns: Mapping[str, Sequence[Any]], rows: Any, *, prefix: str = "") -> dict[str, list[Any]]:
+    """Name and group of some tasks, as far as they have them."""
+    found = {column: columns[column] for column in ("name", "group") if column in columns}
+    return {f"{prefix}{column}": [values[i] for i in rows] for column, values in found.items()}
+
+
+def check_out(out: Path | None, *, overwrite: bool) -> None:
+    """OutputError where a table cannot be written so."""
+    from tasktheme.tasks.files import check_ending
+
+    if out is not None:
+        check_ending(out)
+        refuse_existing(out, overwrite=overwrite)
+
+
+def deliver(rows: dict[str, Any], out: Path | None, shown: Any) -> None:
+    """A table to a file, or to a terminal as ``shown()`` makes it, or as CSV into a pipe."""
+    from tasktheme.tasks.files import make_table, write_table
+
+    if out is None and sys.stdout.isatty():
+        print_table(shown())
+        return
+    table = make_table(rows)
+    if out is None:
+        pipe_csv(table)
+        return
+    write_table(table, out)
+    typer.echo(f"wrote {out}: {counted(table.num_rows, 'row')}")
+
+
+def pipe_csv(table: pa.Table, *, names: bool = True) -> None:
+    """A table to standard output as CSV."""
+    from tasktheme.tasks.files import csv_bytes
+
+    typer.echo(csv_bytes(table, names=names).decode(), nl=False)
