@@ -267,8 +267,8 @@ def test_vectors_a_single_task_and_no_group_have_their_empty_states(visit, tmp_p
     assert "There is no other task" in page.locator("#panel").inner_text()
     page.keyboard.press("t")
     page.wait_for_function("location.hash === '#themes'")
-    assert "This page has no images" in page.locator("#panel").inner_text()
+    page.locator("#panel", has_text="This page has no images").wait_for()  # drawn after the address has changed
     page.keyboard.press("c")
     page.wait_for_function("location.hash === '#compare'")
-    assert "only one task" in page.locator("#panel").inner_text()
+    page.locator("#panel", has_text="only one task").wait_for()
     assert "group" not in page.locator("#colour option").all_inner_texts()
