@@ -43,7 +43,7 @@ def test_the_meta_loss_of_a_batch_and_its_gradient_are_those_of_its_tasks(name: 
     learner, support, query = make_learner(name), make_points(3, 1), make_points(3, 2, seed=1)
     weights = list(learner.parameters())
     together, log_p = learner.meta_loss(support, query, noise(0, 1, 2))
-    assert log_p.shape == (3, 6, 3)
+    torch.testing.assert_close(log_p.exp().sum(dim=-1), torch.ones(3, 6, dtype=torch.float64))
     alone = torch.cat([learner.meta_loss(one(support, t), one(query, t), noise(t))[0] for t in range(3)])
     torch.testing.assert_close(together, alone)
     for ours, theirs in zip(torch.autograd.grad(together.sum(), weights), torch.autograd.grad(alone.sum(), weights), strict=True):

@@ -12,6 +12,7 @@ from oracles.learners import SMALL
 from oracles.small import small_images
 from tasktheme.errors import DataError, ModelFileError, OutputError
 from tasktheme.learners import testing
+from tasktheme.learners.base import Noise, Points
 from tasktheme.learners.build import build_learner
 from tasktheme.learners.tasks import all_classes, listed_sampler
 from tasktheme.learners.testing import Accuracies, listed_episodes, random_classes, task_accuracies
@@ -60,6 +61,23 @@ def test_accuracy_does_not_depend_on_how_many_tasks_are_tested_at_once(monkeypat
             patch.setitem(testing._NUMBERS_AT_ONCE, "cpu", 3 * 18 * 16 * 16 * 4 * learner.networks)
             assert testing.tasks_at_once(learner, 18, torch.device("cpu")) == 3
             np.testing.assert_array_equal(task_accuracies(learner, data, classes, seed=0), whole)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_accuracy_is_the_share_of_right_queries_one_task_at_a_time(name: str) -> None:
+    data = small_images()
+    learner = build_learner(name, SMALL[name] | {"ways": 3, "queries": 5}, data.point_shape)
+    classes = random_classes(data, learner.settings, 7, seed=4)
+    found = task_accuracies(learner, data, classes, seed=4)
+    sampler = listed_sampler(data, learner.settings, classes, torch.device("cpu"), seed=4)
+    for task, accuracy in enumerate(found):
+        support, query = sampler.draw(torch.tensor([task]), 1, 5)
+        images = [torch.from_numpy(data.x[part.rows.numpy()] / 255.0).float() for part in (support, query)]
+        noise = Noise(4, torch.tensor([task]))
+        adapted = learner.adapt(Points(images[0], support.labels, 3), noise)
+        guesses = learner.predict(adapted, images[1], noise)[0].argmax(dim=-1)
+        assert accuracy == pytest.approx((guesses == query.labels[0]).double().mean().item())
+    assert 0.0 < found.mean() < 1.0
 
 
 def test_episodes_hold_the_points_that_were_tested() -> None:

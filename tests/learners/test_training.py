@@ -11,7 +11,10 @@ import torch
 import tasktheme as tt
 from oracles.learners import NAMES
 from oracles.small import small_images, small_vectors
+from tasktheme.data.dataset import DataSplit
+from tasktheme.data.episodes import EpisodeSampler
 from tasktheme.errors import DataError, Interrupted, ModelFileError, OutputError, SettingsError, TrainingError
+from tasktheme.learners.base import Noise, Points
 from tasktheme.learners.build import build_learner
 from tasktheme.learners.training import MetaTrainer, resume_meta_training, save_meta_training
 from tasktheme.selection.task2vec import Task2Vec
@@ -29,6 +32,42 @@ def trainer(name: str, steps: int = 10, **more: Any) -> MetaTrainer:
     data = small_images()
     learner = build_learner(name, changes(name, **more), data.point_shape)
     return MetaTrainer(learner, data, steps, CPU, small_images(seed=1))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_training_is_a_plain_loop_over_fresh_tasks(name: str) -> None:
+    """Queries are what is learned from; a bound on the gradient that is reached; a rate that falls."""
+    value, steps = trainer(name, steps=3, gradient_clip=0.5, learning_rate=0.05, seed=3), 3
+    value.validation = None
+    value.run(progress=False)
+    data = small_images()
+    learner = build_learner(name, changes(name, seed=3), data.point_shape)
+    adam = torch.optim.Adam(learner.parameters())
+    sampler = EpisodeSampler(data, ways=3, shots=4, seed=3, within_group=False)
+    norms = []
+    for step in range(steps):
+        tasks = torch.tensor([2 * step, 2 * step + 1])
+        support, query = (
+            Points(torch.from_numpy(data.x[part.rows.numpy()] / 255.0).float(), part.labels, 3)
+            for part in sampler.draw(tasks, 1, 3)
+        )
+        adam.zero_grad()
+        learner.meta_loss(support, query, Noise(3, tasks))[0].mean().backward()
+        norms.append(float(torch.nn.utils.clip_grad_norm_(learner.parameters(), 0.5)))
+        adam.param_groups[0]["lr"] = 0.05 * np.cos(np.pi * step / (2 * steps)) ** 2
+        adam.step()
+    assert max(norms) > 0.5
+    for (key, ours), theirs in zip(value.learner.named_parameters(), learner.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4, msg=lambda text, key=key: f"{key}: {text}")
+
+
+def test_each_part_of_a_split_has_its_own_use() -> None:
+    split = DataSplit("small", *(small_images(seed=seed) for seed in range(3)))
+    learner = tt.MetaLearner("protonet", device="cpu", **changes("protonet", validation_tasks=20)).fit(split, 4, progress=False)
+    train, test, val = (learner.test(part, 20, seed=1).mean for part in (split.train, split.test, split.val) if part is not None)
+    assert learner.validations == [(2, val)]  # of the last weights, on tasks of the seed after the training's
+    assert learner.test(split, 20, seed=1).mean == test
+    assert len({train, test, val}) == 3
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -143,6 +143,7 @@ def shown(model: tt.PTM, learner: tt.MetaLearner) -> Arrays:
         "distances": nearest.distances,
         "one": tasks[0].nearest(tasks, k=2).distances,
         "accuracy": learner.test(data, 20).accuracy,
+        "few": learner.test(data, 3).accuracy,  # and four processes
         "experiment": distance_accuracy.distance_accuracy(run_test(learner, data, 12), model, data, training_tasks=9).x,
     }
 

@@ -7,7 +7,7 @@ import torch
 import tasktheme as tt
 from oracles.learners import make_learner
 from oracles.selection import make_gamma, make_tasks
-from oracles.small import SMALL, small_images
+from oracles.small import TOLD_APART, small_images
 from tasktheme.errors import DataError, SettingsError
 from tasktheme.selection.base import Now
 from tasktheme.selection.build import POLICIES, build_policy
@@ -97,13 +97,15 @@ def test_a_pool_drawn_for_a_learner() -> None:
     data = small_images()
     learner = tt.MetaLearner("maml", device="cpu", ways=3, queries=4, filters=4, modules=2, batch_tasks=2, test_steps=1)
     learner.fit(data, 2, progress=False)
-    model = tt.PTM(settings=SMALL, device="cpu").fit(data, 8, progress=False)
+    model = tt.PTM(settings=TOLD_APART, device="cpu").fit(data, 8, progress=False)
     pool = tt.draw_tasks(data, learner, 6, seed=2, model=model)
     assert pool.support is not None
     assert pool.query is not None
     assert pool.gamma is not None
     assert (pool.support.x.shape[:2], pool.query.x.shape[:2], pool.gamma.shape) == ((6, 3), (6, 12), (6, 3))
-    torch.testing.assert_close(pool.gamma.sum(dim=1), torch.full((6,), 15 + 3 * 1.1, dtype=torch.float64), rtol=1e-4, atol=0.0)
+    images = (255.0 * pool.x).round().to(torch.uint8).numpy()
+    np.testing.assert_allclose(pool.gamma, model.embed(list(images)).concentration, rtol=1e-4)
+    assert float(pool.gamma.std(dim=0).min()) > 0.1  # the tasks differ
     found = tt.select(pool, "worst-case", 2, learner=learner)
     losses = learner_losses(learner.learner, pool, seed=0)
     assert found.indices.tolist() == losses.topk(2).indices.tolist()

@@ -123,14 +123,13 @@ class ABML(Learner):
 
     def predict(self, adapted: Gaussians, x: Float[Tensor, "T N channels height width"], noise: Noise) -> Float[Tensor, "T N C"]:
         """The mean of the probabilities that networks drawn from the posterior give."""
-        samples = self.settings.test_samples
-        return self._sampled(adapted, x, noise, samples).logsumexp(dim=1) - math.log(samples)
+        return _mean_probability(self._sampled(adapted, x, noise, self.settings.test_samples))
 
     def meta_loss(self, support: Points, query: Points, noise: Noise) -> tuple[Float[Tensor, " T"], Float[Tensor, "T N C"]]:
         """The negative bound on the queries' evidence, per query."""
         found = self.adapt(support, noise, training=True)
         log_p = self._sampled(found, query.x, noise, self.settings.samples)
-        return self._loss(found, self._prior(len(query.x), training=True), log_p, query), log_p.logsumexp(dim=1)
+        return self._loss(found, self._prior(len(query.x), training=True), log_p, query), _mean_probability(log_p)
 
     def _bound(self, found: Gaussians, prior: Gaussians, points: Points, noise: Noise) -> Float[Tensor, " T"]:
         return self._loss(found, prior, self._sampled(found, points.x, noise, self.settings.samples), points)
@@ -147,3 +146,8 @@ class ABML(Learner):
     def _prior(self, tasks: int, *, training: bool) -> Gaussians:
         parts = (for_each_task(dict(part), tasks, training=training, arms=self.arms) for part in (self.mean, self.log_scale))
         return Gaussians(*parts)
+
+
+def _mean_probability(log_p: Float[Tensor, "T S N C"]) -> Float[Tensor, "T N C"]:
+    """The logarithm of the samples' mean probability."""
+    return log_p.logsumexp(dim=1) - math.log(log_p.shape[1])

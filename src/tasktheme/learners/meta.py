@@ -123,7 +123,8 @@ class MetaLearner:
     def predict(self, support_x: npt.ArrayLike, support_y: npt.ArrayLike, query_x: npt.ArrayLike) -> npt.NDArray[np.float32]:
         """(N, ways) probabilities of the classes for the queries of one task, given its labelled points.
 
-        Images are (M, channels, height, width), uint8 or numbers in [0, 1]; labels are 0 to ways - 1.
+        Images are (M, channels, height, width), uint8 or numbers in [0, 1]; labels are 0 to ways - 1. Batch norm sees the
+        queries together (docs/decisions.md), so ask for all of a task at once: what is said of one depends on the others.
         """
         learner = self._require_fitted()
         labels = torch.as_tensor(np.asarray(support_y), dtype=torch.int64, device=self.device)

@@ -63,6 +63,8 @@ def task_accuracies(
     tasks = ListedTasks(dataset, learner.settings, classes, next(learner.parameters()).device, seed=seed)
     with progress_bar("meta-testing", len(classes), show=progress) as advance:
         own = distributed.share(len(classes))
+        if own.start == own.stop:  # there are more processes than tasks
+            return distributed.all_rows(np.zeros(0))
         found = tasks.accuracies(learner, own.start, own.stop, advance=advance, compiled=compiled)
         return distributed.all_rows(found.double().cpu().numpy())
 

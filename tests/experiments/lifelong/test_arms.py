@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import tasktheme as tt
 from oracles.learners import NAMES
 from oracles.lifelong import live, plain_loss
-from oracles.small import SMALL, small_images
+from oracles.small import TOLD_APART, small_images
 from tasktheme.data.dataset import DataSplit
 from tasktheme.experiments.lifelong import arms as engine
 from tasktheme.experiments.lifelong.arms import Arm, Programs, SideBySide
@@ -41,7 +41,7 @@ def make_world(name: str = "protonet", setting: str = "induction", model: tt.PTM
 
 @pytest.fixture(scope="module")
 def model() -> tt.PTM:
-    return tt.PTM(settings=SMALL, device="cpu").fit(small_images(), 16, progress=False)
+    return tt.PTM(settings=TOLD_APART, device="cpu").fit(small_images(), 16, progress=False)
 
 
 @pytest.fixture(autouse=True)

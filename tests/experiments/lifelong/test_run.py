@@ -25,6 +25,9 @@ from tasktheme.experiments.lifelong.arms import Arm, Programs, SideBySide
 from tasktheme.experiments.lifelong.comparison import compare, mean_of, smoothed
 from tasktheme.experiments.lifelong.lifelong import read_results, run_lifelong
 from tasktheme.experiments.lifelong.records import Record, all_records, open_records
+from tasktheme.learners.base import Learner
+from tasktheme.learners.build import build_learner
+from tasktheme.learners.testing import random_classes, task_accuracies
 from tasktheme.report.lifelong_plots import lifelong_figure
 from tasktheme.selection.build import POLICIES
 from tasktheme.training import compiler
@@ -150,6 +153,58 @@ def test_a_last_test_goes_on_where_it_was_interrupted(split: DataSplit, tmp_path
     assert [len(record.final) for record in records(tmp_path / "parts")] == [4, 4]
     run_lifelong(split, tmp_path / "parts", **how)
     assert_same(records(tmp_path / "parts"), records(tmp_path / "whole"))
+
+
+def test_each_test_is_of_its_own_classes(split: DataSplit, tmp_path: Path) -> None:
+    """With the weights of the end: fixed and last tasks of the test classes, validation tasks of theirs."""
+    more = {"patience": 9, "validate_every": 4, "validation_tasks": 8, "test_tasks": 8}
+    run_lifelong(split, tmp_path, policies=("random",), steps=4, **COMMON, changes=TINY | more)
+    for record in records(tmp_path):
+        learner = build_learner("protonet", record.identity["settings"], split.train.point_shape)
+        learner.load_state_dict(
+            {name.removeprefix("weights."): value for name, value in record.state.items() if name.startswith("weights.")}
+        )
+
+        def tested(data: tt.Dataset | None, tasks: int, seed: int, learner: Learner = learner) -> np.ndarray:
+            assert data is not None
+            return task_accuracies(learner, data, random_classes(data, learner.settings, tasks, seed=seed), seed=seed)
+
+        np.testing.assert_allclose(record.evaluated[4], tested(split.test, 8, 1))
+        np.testing.assert_allclose(record.final, tested(split.test, 9, 2))
+        assert record.validated == {4: pytest.approx(tested(split.val, 8, 3).mean())}
+        for wrong in (split.train, split.test):
+            assert record.validated[4] != pytest.approx(tested(wrong, 8, 3).mean())
+        assert not np.allclose(record.final, tested(split.train, 9, 2))
+        assert not np.allclose(record.evaluated[4], tested(split.train, 8, 1))
+
+
+def test_a_last_test_that_is_not_whole_does_not_count(
+    split: DataSplit, model: tt.PTM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Interrupted in the last test of a policy, the user goes on with another one first."""
+    monkeypatch.setattr(running, "_FINAL_BLOCK", 4)
+    how = COMMON | {"model": model, "steps": 2, "changes": TINY}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(running, "new_learners", lambda *a, keep=running.new_learners: (signal.raise_signal(2), keep(*a))[1])
+        with pytest.raises(Interrupted, match="after 4 of 9 tasks"):
+            run_lifelong(split, tmp_path, policies=("random",), **how)
+    result = run_lifelong(split, tmp_path, policies=("ptm",), **how)
+    assert "final" in result["policies"]["ptm"]
+    assert "final" not in result["policies"]["random"]
+    assert result["comparisons"] == []
+    result = run_lifelong(split, tmp_path, policies=("random",), **how)
+    assert [pair["paired_seeds"] for pair in result["comparisons"]] == [[0, 1]]
+
+
+def test_tests_of_other_tasks_are_not_compared_though_they_are_as_many(split: DataSplit, tmp_path: Path) -> None:
+    how = COMMON | {"policies": ("random",), "steps": 1, "changes": TINY}
+    every = run_lifelong(split, tmp_path, **how | {"final_tasks": "all"})
+    count = every["final tasks"]
+    result = run_lifelong(split, tmp_path, **how | {"final_tasks": count, "seeds": 1})
+    assert result["final tasks"] == count
+    assert len(result["policies"]["random"]["final"]["seeds"]) == 1  # the other seed was tested on all choices of classes
+    final = pq.read_table(tmp_path / "protonet-induction" / "final.parquet").to_pandas()
+    assert set(final.seed) == {0}
 
 
 def test_more_steps_seeds_and_policies_add_to_what_is_there(split: DataSplit, model: tt.PTM, tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def run_lifelong(
         require_compiler(world.device)
     tested = Experiment(world, learner, built, folder / "arms", compiled).run(seeds, steps, tasks, progress=progress)
     names = np.asarray(split.test.class_names)[tested.classes.numpy()]
-    return write_results(folder, [" ".join(row) for row in names], smoothing=smoothing)
+    return write_results(folder, tasks, [" ".join(row) for row in names], smoothing=smoothing)
 
 
 def _built(name: str, model: PTM | None, probe: MetaLearner | None) -> tuple[Policy, dict[str, Any]]:

@@ -31,7 +31,8 @@ class Record:
         evaluated: accuracy on each fixed test task, by the step.
         validated: mean accuracy on the validation tasks, by the step.
         picked, losses, learned: (step,) place in the stream and loss of each task picked, and whether it was learned from.
-        final: accuracy on each task of the last test, as far as it has come, with ``final_tasks`` in all ("all" or a number).
+        final: accuracy on each task of the last test, as far as it has come.
+        final_tasks, final_count: what that test is asked for ("all" or a number), and how many tasks it has.
         seconds: its share of the time that steps took, evaluation apart; arms side by side share it equally.
         stopped: whether it has stopped learning.
         beside: the arms that it was kept together with, itself among them.
@@ -47,10 +48,16 @@ class Record:
     learned: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     final: Floats = field(default_factory=lambda: np.zeros(0))
     final_tasks: int | str | None = None
+    final_count: int = 0
     seconds: float = 0.0
     stopped: bool = False
     beside: Sequence[str] = ()
     state: dict[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def tested(self) -> bool:
+        """Whether the last test is whole."""
+        return 0 < len(self.final) == self.final_count
 
     def save(self, folder: Path) -> None:
         """Write the arm's file."""
@@ -66,6 +73,7 @@ class Record:
             "step": self.step,
             "validated": sorted(self.validated.items()),
             "final_tasks": self.final_tasks,
+            "final_count": self.final_count,
             "seconds": self.seconds,
             "stopped": self.stopped,
             "beside": list(self.beside),
@@ -97,6 +105,7 @@ def _record(path: Path, tensors: dict[str, Tensor], info: dict[str, Any]) -> Rec
         losses=tensors["record.losses"].numpy(),
         learned=tensors["record.learned"].numpy(),
         final=tensors["record.final"].numpy(),
+        final_count=info.get("final_count", len(tensors["record.final"])),  # older files do not say
         state={name.removeprefix("state."): value for name, value in tensors.items() if name.startswith("state.")},
         **{name: info[name] for name in ("identity", "step", "final_tasks", "seconds", "stopped", "beside")},
     )

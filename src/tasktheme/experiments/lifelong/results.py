@@ -22,14 +22,14 @@ ORDER = ("ptm", "task2vec", "worst-case", "random")  # of the paper; others foll
 RESULT = "lifelong.json"
 
 
-def write_results(folder: Path, class_names: Sequence[str], *, smoothing: float) -> dict[str, Any]:
+def write_results(folder: Path, tasks: int | str, class_names: Sequence[str], *, smoothing: float) -> dict[str, Any]:
     """Write ``lifelong.json``, ``curves.parquet``, ``picks.parquet`` and, where arms were tested, ``final.parquet``.
 
-    ``class_names`` name each task of the last test.
+    ``class_names`` name each task of the last test, which was asked for ``tasks``.
     """
     records = sorted(all_records(folder / "arms"), key=lambda record: (*policy_order(record.arm.policy), record.arm.seed))
     result = summarise(records, smoothing=smoothing)
-    tested = [record for record in records if len(record.final) == len(class_names)]
+    tested = [record for record in records if record.tested and record.final_tasks == tasks]
     _write_table(folder / "curves.parquet", _curves(records, smoothing))
     _write_table(folder / "picks.parquet", _picks(records))
     if tested:
@@ -47,7 +47,8 @@ def summarise(records: Sequence[Record], *, smoothing: float) -> dict[str, Any]:
     policies: dict[str, Any] = {}
     final: dict[Any, dict[str, dict[int, Floats]]] = {}  # of policies that can be compared: after so many steps, on these tasks
     for policy, own in by_policy.items():
-        tested = {record.arm.seed: record.final for record in own if len(record.final) and record.step == own[0].step}
+        test = (own[0].step, own[0].final_tasks)
+        tested = {record.arm.seed: record.final for record in own if record.tested and (record.step, record.final_tasks) == test}
         policies[policy] = {
             "steps": [record.step for record in own],
             "seeds": [record.arm.seed for record in own],
@@ -57,9 +58,9 @@ def summarise(records: Sequence[Record], *, smoothing: float) -> dict[str, Any]:
             "curve": _curve(own, smoothing),
             "about": own[0].identity["policy"],
         }
-        if tested and len({len(values) for values in tested.values()}) == 1:
+        if tested:
             policies[policy]["final"] = mean_of(np.stack(list(tested.values()))).as_dict()
-            final.setdefault((own[0].step, own[0].final_tasks), {})[policy] = tested
+            final.setdefault(test, {})[policy] = tested
     return {
         "experiment": "lifelong",
         "learner": identity["learner"],
@@ -67,7 +68,7 @@ def summarise(records: Sequence[Record], *, smoothing: float) -> dict[str, Any]:
         "data": identity["data"][0]["data"],
         "settings": identity["settings"],
         "smoothing": smoothing,
-        "final tasks": max((len(record.final) for record in records), default=0),
+        "final tasks": max((len(record.final) for record in records if record.tested), default=0),
         "policies": policies,
         "comparisons": [{"steps": steps, **pair} for (steps, _), same in final.items() for pair in compare(same)],
     }

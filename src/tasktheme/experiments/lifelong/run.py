@@ -99,6 +99,7 @@ class Experiment:
         for record in records:
             if record.final_tasks != tasks:
                 record.final, record.final_tasks = np.zeros(0), tasks
+            record.final_count = len(listed)
         total, done = len(records) * len(listed), sum(len(record.final) for record in records)
         with progress_bar("last test", total, done=done, show=progress) as advance:
             while behind := sorted({len(record.final) for record in records if len(record.final) < len(listed)}):

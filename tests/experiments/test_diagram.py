@@ -1,0 +1,51 @@
+"""The diagrams' tasks: the number of each, and its accuracy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch.distributions import Dirichlet, kl_divergence
+
+import tasktheme as tt
+from oracles.small import TOLD_APART, small_images
+from tasktheme.experiments import tested as testing
+from tasktheme.experiments.distance_accuracy import distance_accuracy
+from tasktheme.experiments.entropy_accuracy import entropy_accuracy
+
+
+@pytest.fixture(scope="module")
+def model() -> tt.PTM:
+    return tt.PTM(settings=TOLD_APART, device="cpu").fit(small_images(), 16, progress=False)
+
+
+@pytest.fixture(scope="module")
+def tested() -> testing.Tested:
+    learner = tt.MetaLearner("protonet", device="cpu", ways=3, queries=3, filters=4, modules=3, train_ways=3)
+    return testing.run_test(learner.fit(small_images(), 4, progress=False), small_images(seed=1), 12, seed=5)
+
+
+def mixtures(model: tt.PTM, data: tt.Dataset, drawn: tt.Episodes) -> np.ndarray:
+    """Gamma of tasks, each embedded as a plain array."""
+    return model.embed([data.x[rows] for rows in drawn.batch.rows.numpy()]).concentration
+
+
+def test_entropies_are_those_of_the_tested_tasks(model: tt.PTM, tested: testing.Tested) -> None:
+    found = entropy_accuracy(tested, model)
+    gamma = mixtures(model, tested.dataset, tested.episodes())
+    np.testing.assert_allclose(found.x, [stats.dirichlet(row).entropy() for row in gamma], rtol=1e-5)
+    np.testing.assert_array_equal(found.accuracy, tested.learner.test(tested.dataset, 12, seed=5).accuracy)
+
+
+def test_distances_are_from_the_tested_task_to_the_training_tasks(model: tt.PTM, tested: testing.Tested) -> None:
+    training = small_images()
+    found = distance_accuracy(tested, model, training, training_tasks=9)
+    drawn = training.episodes(ways=3, shots=4, n=9, seed=5, within_group=False)
+    asked, known = (
+        Dirichlet(torch.tensor(mixtures(model, data, tasks)))
+        for data, tasks in ((tested.dataset, tested.episodes()), (training, drawn))
+    )
+    for task, distance in enumerate(found.x):
+        one = Dirichlet(asked.concentration[task].expand(9, -1))
+        assert distance == pytest.approx(kl_divergence(one, known).mean().item(), rel=1e-4)
