@@ -82,7 +82,7 @@ def main() -> None:
     other = parse_changes(words.refits)
     words.refits += ["own tasks"] if words.own else []
     refits = {", ".join([f"K = {size}", *words.refits]): size.split(":") for size in words.themes}
-    source = list(test.tensor[episodes.batch.rows].numpy()) if words.own else train
+    source = episodes if words.own else train
     settings = tt.Settings.preset(words.preset).changed(parse_changes(words.changes))
     file = words.out / "rows.json"
     rows: dict[str, dict[str, float]] = json.loads(file.read_text()) if file.exists() else {}

@@ -419,6 +419,15 @@ def test_refit_finds_planted_themes_and_leaves_the_encoder_alone() -> None:
     assert shares.min() > 0.85  # 30 points of two themes, and alpha for each of four
 
 
+def test_refit_to_episodes_is_one_to_their_very_data_points(model: tt.PTM, data: tt.Dataset) -> None:
+    episodes = data.episodes(ways=(2, 3), shots=(2, 4), n=7, seed=3)
+    points = [data.x[rows[mask].numpy()] for rows, mask in zip(episodes.batch.rows, episodes.batch.mask, strict=True)]
+    ours = model.refit(episodes, themes=3, progress=False)
+    assert_same_weights(ours, model.refit(points, themes=3, progress=False))
+    assert weights(ours)["themes.mu"].ne(weights(model.refit(points[:-1], themes=3, progress=False))["themes.mu"]).any()
+    assert ours.trained_on["themes_refitted_to"] == data.name
+
+
 def test_refit_keeps_the_encoder_to_the_bit_and_is_saved_like_any_model(model: tt.PTM, data: tt.Dataset, tmp_path: Path) -> None:
     wide = model.refit(data, themes=5, covariance="diagonal", polish_tasks=6, progress=False)
     ours, theirs = weights(wide), weights(model)

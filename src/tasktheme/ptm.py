@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -88,7 +88,7 @@ class PTM:
 
     def fit(
         self,
-        data: Dataset | Sequence[npt.ArrayLike],
+        data: TaskData,
         tasks: int = 20_000,
         *,
         progress: bool = True,
@@ -97,7 +97,7 @@ class PTM:
         resume: bool = False,
         compiled: bool | None = None,
     ) -> PTM:
-        """Train on ``tasks`` tasks drawn from ``data``: a data set, or a list of arrays, each an unlabelled task.
+        """Train on ``tasks`` tasks drawn from ``data``: a data set, or a list of arrays or episodes, each an unlabelled task.
 
         Args:
             data: where tasks are drawn from.
@@ -141,9 +141,10 @@ class PTM:
         self._fitted = Fitted(networks, trainer.themes)
         return self
 
-    def refit(self, data: Dataset | Sequence[npt.ArrayLike], *, progress: bool = True, **changes: Any) -> PTM:
-        """Another model with the same encoder and new themes, by full EM on tasks of ``data``: no training.
+    def refit(self, data: TaskData, *, progress: bool = True, **changes: Any) -> PTM:
+        """Another model with the same encoder and new themes, by full EM on tasks of ``data``: no training, no labels.
 
+        Episodes or a list of arrays are the very tasks; of a labelled data set, tasks are drawn.
         ``changes`` are settings that concern themes or tasks: ``themes=32``, ``themes="auto"``, ``covariance="diagonal"``, ...
         """
         networks = self._require_fitted().networks

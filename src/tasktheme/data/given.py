@@ -15,10 +15,13 @@ from tasktheme.errors import DataError
 TaskData = Episodes | Dataset | Sequence[npt.ArrayLike]
 
 
-def as_dataset(data: Dataset | Sequence[npt.ArrayLike]) -> Dataset:
-    """What :meth:`PTM.fit` was given, as a data set."""
+def as_dataset(data: TaskData) -> Dataset:
+    """What :meth:`PTM.fit` was given, as a data set; of episodes, their tasks without classes."""
     if isinstance(data, Dataset):
         return data
+    if isinstance(data, Episodes):
+        points = [data.dataset.x[rows[mask].numpy()] for rows, mask in zip(data.batch.rows, data.batch.mask, strict=True)]
+        return Dataset.from_tasks(points, name=data.dataset.name)
     if isinstance(data, DataSplit):
         raise DataError(f"{data.name!r} has a training and a held-out part: fit on its .train")
     return _as_unlabelled(data)
