@@ -433,9 +433,14 @@ def test_explore_takes_a_folder_of_tasks(run, model: Path, tmp_path: Path) -> No
     for i, task in enumerate(["ann", "bob", "bob", "bob", "<img onerror=x>"]):
         (tmp_path / "customers" / task).mkdir(parents=True, exist_ok=True)
         Image.fromarray(pixels[i]).save(tmp_path / "customers" / task / f"{i}.png")
-    code, _, err = run("explore", model, tmp_path / "customers", "--out", tmp_path / "a.html", "--quiet")
+    customers, file = tmp_path / "customers", tmp_path / "t.parquet"
+    code, _, err = run("explore", model, customers, "--out", tmp_path / "a.html", "--quiet")
     assert code == 0, err
-    assert explored(tmp_path / "a.html")["columns"]["name"] == ["<img onerror=x>", "ann", "bob"]
+    page = explored(tmp_path / "a.html")
+    assert page["columns"]["name"] == ["<img onerror=x>", "ann", "bob"]
+    assert run("embed", model, customers, "--out", file, "--quiet")[0] == 0
+    assert run("explore", model, file, "--data", customers, "--out", tmp_path / "b.html", "--quiet")[0] == 0
+    assert explored(tmp_path / "b.html")["images"] == page["images"]
 
 
 def test_version_and_help(run) -> None:
@@ -473,6 +478,12 @@ def test_version_and_help(run) -> None:
         ("embed {model} glyphs --out {tmp}/t.parquet --tasks-file t.csv --all-combinations", "exclude each other"),
         ("embed {model} glyphs --out {tmp}/t.parquet --all-combinations", "draw tasks at random"),
         ("embed {model} glyphs --out {tmp}/t.parquet --all-combinations --ways 2-3", "got (2, 3)"),
+        ("embed {model} {tmp} --out {tmp}/t.parquet --shots 20 -n 5", "--shots and -n: each folder (or array) of "),
+        ("embed {model} {tmp} --out {tmp}/t.parquet --part train", "--labelled draws tasks from its classes"),
+        ("embed {model} {tmp} --out {tmp}/t.parquet --held-out 0.5", "--held-out goes with classes"),
+        ("fit {tmp} --unlabelled --out {tmp}/m --held-out ann", "--held-out goes with classes"),
+        ("refit {model} {tmp} --unlabelled --out {tmp}/m --held-out ann", "--held-out goes with classes"),
+        ("explore {model} {tmp} --out {tmp}/a.html --ways 3", "--ways: each folder"),
         ("embed {model} glyphs --out {tasks}", "exists already"),
         ("embed {model} glyphs --out {tmp}/no/t.parquet", "folder does not exist"),
         ("distances {tmp}/absent.parquet", "no task file"),

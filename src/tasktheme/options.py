@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _LONGEST_LINE = 1_000  # characters of an error: a name in it may have thousands
 _SIDE = 64  # pixels of an image where neither an option nor a model says how many
+SHOTS = 20  # data points of each class in a drawn task where nobody says how many
 INTERRUPTED = 130  # exit status of a program that SIGINT ended, as shells count
 
 
@@ -123,7 +124,13 @@ Ways = Annotated[
     Any, typer.Option(parser=parse_range, metavar="N|N-M", help="Classes in a task, or a range like 5-20.", show_default="5")
 ]
 Shots = Annotated[
-    Any, typer.Option(parser=parse_range, metavar="N|N-M", help="Data points of each class in a task, or a range like 1-10.")
+    Any,
+    typer.Option(
+        parser=parse_range,
+        metavar="N|N-M",
+        help="Data points of each class in a task, or a range like 1-10.",
+        show_default=str(SHOTS),
+    ),
 ]
 Number = Annotated[
     int | None, typer.Option("-n", "--number", help="How many tasks to draw.", show_default="100, or all that are listed")
@@ -192,7 +199,7 @@ class Source:
         unlabelled: bool | None,
         part: Part,
         ways: Range | None,
-        shots: Range,
+        shots: Range | None,
         number: int | None,
         seed: int,
         tasks_file: Path | None,
@@ -202,22 +209,36 @@ class Source:
 
         The latter are drawn when they are wanted, as there may be millions.
         """
-        if (unlabelled is True) + all_combinations + (tasks_file is not None) > 1:
-            raise SettingsError("--unlabelled, --tasks-file and --all-combinations exclude each other: give one")
-        if unlabelled is None:
-            unlabelled = self.is_folder and not all_combinations and tasks_file is None
-        if unlabelled:
+        if self.holds_tasks(unlabelled, tasks_file, all_combinations):
+            drawing = {"--ways": ways, "--shots": shots, "-n": number, "--part": None if part is Part.test else part}
+            if given := [option for option, value in drawing.items() if value is not None]:
+                raise SettingsError(
+                    f"{' and '.join(given)}: each folder (or array) of {self.data!r} is one task, so none is drawn; "
+                    "--labelled draws tasks from its classes"
+                )
             return self.tasks()
         dataset = self.part(part)
+        shots = SHOTS if shots is None else shots
         if all_combinations:
             every = dataset.combinations() if ways is None else dataset.combinations(ways)  # type: ignore[arg-type]  # checked there
             return dataset.stream(shots=shots, n=number, seed=seed, tasks=every)
         return dataset.stream(ways, shots, number, seed=seed, tasks=tasks_file)
 
+    def holds_tasks(self, unlabelled: bool | None, tasks_file: Path | None, all_combinations: bool) -> bool:
+        """Whether each folder or array is one task, so that none is drawn."""
+        listed = all_combinations or tasks_file is not None
+        if (unlabelled is True) + all_combinations + (tasks_file is not None) > 1:
+            raise SettingsError("--unlabelled, --tasks-file and --all-combinations exclude each other: give one")
+        return self.is_folder and not listed if unlabelled is None else unlabelled
+
     def tasks(self) -> Dataset:
         """Unlabelled tasks."""
         from tasktheme.data.loading import load_tasks
 
+        if self.held_out is not None:
+            raise SettingsError(
+                f"--held-out goes with classes, but each folder (or array) of {self.data!r} is one task: leave it out"
+            )
         with distributed.leader_first():
             tasks = load_tasks(self.data, **self._form())
         return tasks.inverted() if self._inverts(tasks) else tasks
