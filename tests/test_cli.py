@@ -258,6 +258,23 @@ def test_tasks_that_are_all_alike_are_told(capsys: pytest.CaptureFixture[str]) -
         assert said in err if said else err == ""
 
 
+def test_tasks_of_different_sizes_that_are_all_alike_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    sizes, prior = np.array([1, 8, 500]), np.full(3, 1.1)
+    for share, said in (([[0.0, 1.0, 0.0]] * 3, "all 3 tasks are alike"), (np.eye(3), "")):
+        warn_of_collapse(tt.TaskSet(prior + sizes[:, None] * share, sizes, np.ones(3, dtype=np.bool_), prior=prior))
+        err = capsys.readouterr().err
+        assert said in err if said else err == ""
+
+
+def test_tasks_of_very_different_sizes_are_told_where_distances_are_compared(run, tasks: Path, tmp_path: Path) -> None:
+    tt.TaskSet.load(tasks).resized(24).save(tmp_path / "large.parquet")
+    tt.TaskSet.load(tasks).resized(23).save(tmp_path / "larger.parquet")
+    for command in ("nearest", "novelty"):
+        assert "12 to 24 data points, " in run(command, tasks, tmp_path / "large.parquet")[2]
+        assert run(command, tasks, tmp_path / "large.parquet", "--resized", 12)[2] == ""
+        assert run(command, tasks, tmp_path / "larger.parquet")[2] == ""
+
+
 def test_fit_says_how_to_train_on_few_images_or_classes(run, tmp_path: Path) -> None:
     np.savez(tmp_path / "few.npz", x=np.zeros((24, 3)), y=np.repeat(np.arange(8), 3))
     np.savez(tmp_path / "narrow.npz", x=np.zeros((80, 3)), y=np.repeat(np.arange(4), 20))
