@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -273,6 +274,42 @@ def test_tasks_of_very_different_sizes_are_told_where_distances_are_compared(run
         assert "12 to 24 data points, " in run(command, tasks, tmp_path / "large.parquet")[2]
         assert run(command, tasks, tmp_path / "large.parquet", "--resized", 12)[2] == ""
         assert run(command, tasks, tmp_path / "larger.parquet")[2] == ""
+
+
+def _points(file: Path, *, labelled: bool) -> Path:
+    x, y = np.random.default_rng(0).normal(size=(64, 2)), np.arange(64) // 4
+    if labelled:
+        np.savez(file, x=x, y=y, groups=np.repeat(list("abcd"), 16))
+    else:
+        np.savez(file, **{f"customer {i}": x[y == i] for i in range(16)})
+    return file
+
+
+def test_fit_says_what_is_next_as_it_can_be_run(run, tmp_path: Path) -> None:
+    data = _points(tmp_path / "my points.npz", labelled=False)
+    code, out, err = run("fit", data, "--unlabelled", "--out", tmp_path / "my model", "--tasks", 10)
+    assert code == 0, err
+    for command in out.partition("next:  ")[2].split("   or   "):
+        words = shlex.split(command)
+        code, _, err = run(*words[1:-1], tmp_path / words[-1])
+        assert code == 0, err
+    assert tt.TaskSet.load(tmp_path / "tasks.parquet").columns["name"][:2] == ["customer 0", "customer 1"]
+
+
+def test_what_the_training_held_out_stays_held_out(run, tmp_path: Path) -> None:
+    data, model, file = _points(tmp_path / "points.npz", labelled=True), tmp_path / "m", tmp_path / "t.parquet"
+    tasks = ["--ways", 2, "--shots", 2, "-n", 30, "--out", file, "--overwrite", "-q"]
+    small = ["--tasks", 10, "--set", "ways=[2,4]", "--set", "t_shots=2", "--set", "v_shots=2", "-q"]
+    for first, second in ("ab", "cd"):  # one of the two is not what the default quarter takes
+        held_out = ["--held-out", first, "--held-out", second]
+        assert run("fit", data, "--out", model, "--overwrite", *held_out, *small)[0] == 0
+        assert run("embed", model, data, *tasks)[0] == 0
+        assert set(tt.TaskSet.load(file).columns["group"]) == {first, second}
+        assert run("embed", model, data, "--held-out", "c", *tasks)[0] == 0
+        assert set(tt.TaskSet.load(file).columns["group"]) == {"c"}
+    other = _points(tmp_path / "other.npz", labelled=True)
+    assert run("embed", model, other, *tasks)[0] == 0
+    assert len(set(tt.TaskSet.load(file).columns["group"])) == 1  # of other data a quarter
 
 
 def test_fit_says_how_to_train_on_few_images_or_classes(run, tmp_path: Path) -> None:

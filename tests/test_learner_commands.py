@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import tasktheme as tt
@@ -48,6 +50,18 @@ def test_meta_train_and_meta_test(run, data: Path, tmp_path: Path) -> None:
     assert f"accuracy {100 * found.mean:.2f} %" in out
     assert "wrote" not in out
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_meta_test_holds_out_what_the_training_held_out(run, data: Path, tmp_path: Path) -> None:
+    words = ["--tasks", 2, "--ways", 3, "--queries", 4, "-q", *SETTINGS]
+    for held_out in "01":
+        folder = tmp_path / held_out
+        assert run("meta-train", "maml", data, "--out", folder, "--held-out", held_out, *words)[0] == 0
+        again = [run("meta-test", folder, data, "--tasks", 20, "-q", *named)[1] for named in ((), ("--held-out", held_out))]
+        assert again[0] == again[1] != ""
+        picks = [run("select", data, "--policy", "worst-case", "--learner", folder, "-n", 9, "-q")[1]]
+        classes = {label for name in pd.read_csv(io.StringIO(picks[0]))["name"] for label in name.split()}
+        assert classes <= set(map(str, range(4, 8) if held_out == "0" else range(4)))
 
 
 def test_meta_test_takes_images_at_the_size_of_the_learner(run, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +21,7 @@ from tasktheme.options import (
     DeviceName,
     HeldOut,
     Invert,
+    KnownHeldOut,
     Model,
     ModelsSize,
     Overwrite,
@@ -111,7 +113,10 @@ def fit(
         if model.choice is not None:
             typer.echo(f"chose {model.choice}")
         typer.echo(f"wrote {out}: {model!r}")
-        typer.echo(f"next:  tasktheme evaluate {out} {data}   or   tasktheme embed {out} {data} --out tasks.parquet")
+        named = shlex.join([str(out), data])
+        look = f"explore {named} --unlabelled --out atlas.html" if unlabelled else f"evaluate {named}"
+        embedding = f"embed {named}{' --unlabelled' if unlabelled else ''} --out tasks.parquet"
+        typer.echo(f"next:  tasktheme {look}   or   tasktheme {embedding}")
 
 
 def refit(
@@ -127,7 +132,7 @@ def refit(
     data_dir: DataDir = None,
     size: ModelsSize = None,
     invert: Invert = None,
-    held_out: HeldOut = None,
+    held_out: KnownHeldOut = None,
     allow_damaged: AllowDamaged = False,
     device: Device = DeviceName.auto,
     overwrite: Overwrite = False,

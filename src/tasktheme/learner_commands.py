@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,6 +22,7 @@ from tasktheme.options import (
     Device,
     DeviceName,
     HeldOut,
+    KnownHeldOut,
     Overwrite,
     Part,
     PartOf,
@@ -124,13 +126,14 @@ def meta_train(
         leave(f"{str(stop).split(';')[0]}; run the same command with --resume to go on", INTERRUPTED)
     if distributed.done_here():
         return
+    made.trained_on["held_out"] = held_out
     save_result(made, out, checkpoint, overwrite=overwrite, kind=LEARNER)
     if not quiet:
         typer.echo(f"wrote {out}: {made!r}")
         if made.validations:
             step, accuracy = max(made.validations, key=lambda pair: pair[1])
             typer.echo(f"best validation {100 * accuracy:.2f} % after {step * made.settings.batch_tasks:,} tasks")
-        typer.echo(f"next:  tasktheme meta-test {out} {data} --tasks 600")
+        typer.echo(f"next:  tasktheme meta-test {shlex.join([str(out), data])} --tasks 600")
 
 
 def meta_test(
@@ -147,7 +150,7 @@ def meta_test(
     size: Annotated[
         int | None, typer.Option(help="Side in pixels that images are resized to.", show_default="the learner's")
     ] = None,
-    held_out: HeldOut = None,
+    held_out: KnownHeldOut = None,
     allow_damaged: AllowDamaged = False,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
@@ -165,7 +168,7 @@ def meta_test(
         check_picture(picture, overwrite=overwrite)
     loaded = MetaLearner.load(run, device=device.value)
     side = loaded.learner.point_shape[-1] if size is None else size
-    dataset = Source(data, data_dir, side, held_out, allow_damaged, quiet).part(part)
+    dataset = Source(data, data_dir, side, held_out, allow_damaged, quiet, learner=loaded).part(part)
     found = loaded.test(dataset, _count(tasks), seed=seed, progress=not quiet, compiled=compiled)
     if distributed.done_here():
         return

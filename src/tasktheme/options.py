@@ -86,6 +86,14 @@ HeldOut = Annotated[
     list[str] | None,
     typer.Option(help="What is held out of your own data: a fraction, or a group or class by name; may be repeated."),
 ]
+KnownHeldOut = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--held-out",
+        help="What is held out of your own data: a fraction, or a group or class by name; may be repeated.",
+        show_default="what its training held out of data of this name, else a quarter",
+    ),
+]
 AllowDamaged = Annotated[bool, typer.Option("--allow-damaged", help="Leave out images that cannot be read.")]
 Change = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Change any one setting; may be repeated.")]
 Unlabelled = Annotated[bool, typer.Option("--unlabelled", help="DATA is a folder of folders, each one a task.")]
@@ -148,7 +156,8 @@ class Source:
     """The data that a command was pointed at.
 
     With a ``model`` image files become like those that it knows: of its size unless there is one, grey or in colour, and
-    inverted where they are negatives, unless ``invert`` says whether.
+    inverted where they are negatives, unless ``invert`` says whether. What the training of ``model`` or ``learner`` held out of
+    data of this name is held out again, unless ``held_out`` says what.
     """
 
     data: str
@@ -159,6 +168,7 @@ class Source:
     quiet: bool
     model: PTM | None = None
     invert: bool | None = None
+    learner: MetaLearner | None = None
 
     @property
     def is_folder(self) -> bool:
@@ -262,10 +272,22 @@ class Source:
         return found
 
     def _split(self) -> float | list[str] | None:
-        if self.held_out is not None and len(self.held_out) == 1:
+        held_out = self._held_out_before() if self.held_out is None else self.held_out
+        if held_out is not None and len(held_out) == 1:
             with suppress(ValueError):
-                return float(self.held_out[0])
-        return self.held_out
+                if 0.0 < (fraction := float(held_out[0])) < 1.0:  # 7 is the name of a class
+                    return fraction
+        return held_out
+
+    def _held_out_before(self) -> list[str] | None:
+        """What was held out of data of this name in a training, as the model or learner tells."""
+        from tasktheme.data.loading import is_named, path_name
+
+        trained = self.model or self.learner
+        if trained is None or is_named(self.data) or path_name(expand_home(self.data)) != trained.trained_on["data"]:
+            return None
+        found = trained.trained_on.get("held_out")
+        return found if isinstance(found, list) and all(isinstance(name, str) for name in found) else None
 
 
 def find_checkpoint(out: Path, *, resume: bool, overwrite: bool) -> Path:
