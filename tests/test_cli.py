@@ -307,6 +307,9 @@ def test_what_the_training_held_out_stays_held_out(run, tmp_path: Path) -> None:
         assert set(tt.TaskSet.load(file).columns["group"]) == {first, second}
         assert run("embed", model, data, "--held-out", "c", *tasks)[0] == 0
         assert set(tt.TaskSet.load(file).columns["group"]) == {"c"}
+    assert run("refit", model, data, "--held-out", "a", "--out", tmp_path / "r", "-q")[0] == 0
+    assert run("embed", tmp_path / "r", data, *tasks)[0] == 0
+    assert set(tt.TaskSet.load(file).columns["group"]) == {"a"}
     other = _points(tmp_path / "other.npz", labelled=True)
     assert run("embed", model, other, *tasks)[0] == 0
     assert len(set(tt.TaskSet.load(file).columns["group"])) == 1  # of other data a quarter
@@ -318,6 +321,11 @@ def test_fit_says_how_to_train_on_few_images_or_classes(run, tmp_path: Path) -> 
     code, _, err = run("fit", tmp_path / "few.npz", "--out", tmp_path / "m")
     assert (code, "--set t_shots=3 --set v_shots=3" in err) == (2, True)
     code, _, err = run("fit", tmp_path / "narrow.npz", "--out", tmp_path / "m")
+    assert (code, "--set 'ways=[2,5]'" in err) == (2, True)
+    data = _points(tmp_path / "points.npz", labelled=True)
+    small = [word for setting in ("ways=[2,4]", "t_shots=2", "v_shots=2") for word in ("--set", setting)]
+    assert run("fit", data, "--out", tmp_path / "m", "--tasks", 5, *small, "-q")[0] == 0
+    code, _, err = run("refit", tmp_path / "m", data, "--out", tmp_path / "r", "--set", "ways=[5,5]")
     assert (code, "--set 'ways=[2,5]'" in err) == (2, True)
 
 
@@ -528,6 +536,10 @@ def test_version_and_help(run) -> None:
         ("embed {model} glyphs --out {tmp}/t.parquet --tasks-file {tmp}/absent.csv", "no file"),
         ("embed {model} glyphs --out {tmp}/t.parquet --tasks-file {model}/model.json", "model.json"),
         ("embed {model} glyphs --out {tmp}/t.parquet --tasks-file t.csv --ways 3", "either ways"),
+        (
+            "embed {model} glyphs --out {tmp}/t.parquet --tasks-file {model}/model.json",
+            "the part 'test' (--part) of 'glyphs' has",
+        ),
         ("embed {model} glyphs --out {tmp}/t.parquet --tasks-file t.csv --unlabelled", "exclude each other"),
         ("embed {model} glyphs --out {tmp}/t.parquet --tasks-file t.csv --all-combinations", "exclude each other"),
         ("embed {model} glyphs --out {tmp}/t.parquet --all-combinations", "draw tasks at random"),

@@ -101,10 +101,8 @@ def fit(
         )
     except Interrupted as stop:
         leave(f"{str(stop).split(';')[0]}; run the same command with --resume to go on", INTERRUPTED)
-    except DataError as error:  # too few images or classes for the default tasks: here their size is a setting
-        smaller = str(error).replace("ask for fewer shots", "ask for fewer, such as --set t_shots=3 --set v_shots=3")
-        smaller = smaller.replace("ask for fewer ways, or mix groups", "ask for fewer, such as --set 'ways=[2,5]'")
-        raise DataError(smaller) from error
+    except DataError as error:
+        raise _of_settings(error) from error
     if distributed.done_here():
         return
     model.trained_on |= {"size": size, "held_out": held_out, "unlabelled": unlabelled, "allow_damaged": allow_damaged}
@@ -157,10 +155,19 @@ def refit(
         found = loaded.refit(dataset, progress=not quiet, **changes)
     except Interrupted:
         leave("refit was interrupted and keeps no state: run it again", INTERRUPTED)
+    except DataError as error:
+        raise _of_settings(error) from error
     if distributed.done_here():
         return
+    found.trained_on["themes_held_out"] = held_out
     found.save(out, overwrite=overwrite)
     if not quiet:
         if found.choice is not None:
             typer.echo(f"chose {found.choice}")
         typer.echo(f"wrote {out}: {found!r}")
+
+
+def _of_settings(error: DataError) -> DataError:
+    """The same about too few images or classes for the default tasks: here their size is a setting."""
+    smaller = str(error).replace("ask for fewer shots", "ask for fewer, such as --set t_shots=3 --set v_shots=3")
+    return DataError(smaller.replace("ask for fewer ways, or mix groups", "ask for fewer, such as --set 'ways=[2,5]'"))

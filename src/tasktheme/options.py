@@ -232,7 +232,13 @@ class Source:
         if all_combinations:
             every = dataset.combinations() if ways is None else dataset.combinations(ways)  # type: ignore[arg-type]  # checked there
             return dataset.stream(shots=shots, n=number, seed=seed, tasks=every)
-        return dataset.stream(ways, shots, number, seed=seed, tasks=tasks_file)
+        try:
+            return dataset.stream(ways, shots, number, seed=seed, tasks=tasks_file)
+        except DataError as error:  # a listed class may be in another part
+            whole = f"{dataset.name!r} has no class"
+            if whole not in str(error):
+                raise
+            raise DataError(str(error).replace(whole, f"the part {part.value!r} (--part) of {whole}")) from error
 
     def holds_tasks(self, unlabelled: bool | None, tasks_file: Path | None, all_combinations: bool) -> bool:
         """Whether each folder or array is one task, so that none is drawn."""
@@ -284,10 +290,14 @@ class Source:
         from tasktheme.data.loading import is_named, path_name
 
         trained = self.model or self.learner
-        if trained is None or is_named(self.data) or path_name(expand_home(self.data)) != trained.trained_on["data"]:
+        if trained is None or is_named(self.data):
             return None
-        found = trained.trained_on.get("held_out")
-        return found if isinstance(found, list) and all(isinstance(name, str) for name in found) else None
+        about, name = trained.trained_on, path_name(expand_home(self.data))
+        for data, held_out in (("themes_refitted_to", "themes_held_out"), ("data", "held_out")):
+            found = about.get(held_out)
+            if about.get(data) == name and isinstance(found, list) and all(isinstance(part, str) for part in found):
+                return found
+        return None
 
 
 def find_checkpoint(out: Path, *, resume: bool, overwrite: bool) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +16,7 @@ from tasktheme import distributed
 from tasktheme.bundled import find_model
 from tasktheme.data.dataset import Dataset
 from tasktheme.data.episodes import EpisodeBatch, Episodes, EpisodeStream, whole_tasks
-from tasktheme.data.given import TaskData, as_dataset, as_tasks, count_tasks
+from tasktheme.data.given import Arrays, TaskData, as_dataset, as_tasks, count_tasks
 from tasktheme.device import find_device
 from tasktheme.errors import DataError, ModelFileError, NotFittedError, SettingsError
 from tasktheme.fitted import Fitted, expected_tensors
@@ -88,7 +88,7 @@ class PTM:
 
     def fit(
         self,
-        data: Dataset | Sequence[npt.ArrayLike],
+        data: Dataset | Arrays,
         tasks: int = 20_000,
         *,
         progress: bool = True,
@@ -97,7 +97,7 @@ class PTM:
         resume: bool = False,
         compiled: bool | None = None,
     ) -> PTM:
-        """Train on ``tasks`` tasks drawn from ``data``: a data set, or a list of arrays, each an unlabelled task.
+        """Train on ``tasks`` tasks drawn from ``data``: a data set, or arrays, in a list or by name, each an unlabelled task.
 
         Args:
             data: where tasks are drawn from.
@@ -141,7 +141,7 @@ class PTM:
         self._fitted = Fitted(networks, trainer.themes)
         return self
 
-    def refit(self, data: Dataset | Sequence[npt.ArrayLike], *, progress: bool = True, **changes: Any) -> PTM:
+    def refit(self, data: Dataset | Arrays, *, progress: bool = True, **changes: Any) -> PTM:
         """Another model with the same encoder and new themes, by full EM on tasks of ``data``: no training.
 
         ``changes`` are settings that concern themes or tasks: ``themes=32``, ``themes="auto"``, ``covariance="diagonal"``, ...
@@ -168,7 +168,7 @@ class PTM:
     def embed(self, tasks: TaskData, *, progress: bool = False, points: SharedPoints | None = None) -> TaskSet:
         """Infer each task's Dirichlet distribution over themes.
 
-        ``tasks`` are episodes, unlabelled tasks, or simply a list of arrays of data points, of any sizes from one up.
+        ``tasks`` are episodes, unlabelled tasks, or simply arrays of data points, in a list or by name, of any sizes from one up.
         ``points`` are those of the episodes' data set where they are embedded already.
         """
         fitted = self._require_fitted()

@@ -138,7 +138,10 @@ def _load_models(learner: Path | None, model: Path | None, device: str) -> tuple
     from tasktheme.ptm import PTM
 
     if learner is None:
-        raise SettingsError("tasks drawn from DATA need a meta-learner: name a folder that meta-train wrote with --learner")
+        raise SettingsError(
+            "tasks drawn from DATA need a meta-learner: name a folder that meta-train wrote with --learner; "
+            "or give a file of tasks that embed wrote"
+        )
     return MetaLearner.load(learner, device=device), None if model is None else PTM.load(model, device=device)
 
 
