@@ -59,8 +59,14 @@ def test_meta_test_holds_out_what_the_training_held_out(run, data: Path, tmp_pat
         assert run("meta-train", "maml", data, "--out", folder, "--held-out", held_out, *words)[0] == 0
         again = [run("meta-test", folder, data, "--tasks", 20, "-q", *named)[1] for named in ((), ("--held-out", held_out))]
         assert again[0] == again[1] != ""
-        picks = [run("select", data, "--policy", "worst-case", "--learner", folder, "-n", 9, "-q")[1]]
-        classes = {label for name in pd.read_csv(io.StringIO(picks[0]))["name"] for label in name.split()}
+        found = []
+        for name, named in {"a": (), "b": ("--held-out", held_out)}.items():
+            options = ["--learner", folder, "--out", folder / name, "--tasks", 20, "-q", *named]
+            assert run("experiment", "accuracy-histogram", data, *options)[0] == 0
+            found.append((folder / name / "accuracy-histogram.json").read_text())
+        assert found[0] == found[1]
+        picks = run("select", data, "--policy", "worst-case", "--learner", folder, "-n", 9, "-q")[1]
+        classes = {label for name in pd.read_csv(io.StringIO(picks))["name"] for label in name.split()}
         assert classes <= set(map(str, range(4, 8) if held_out == "0" else range(4)))
 
 

@@ -199,7 +199,7 @@ def experiment(
     device: Device = DeviceName.auto,
     data_dir: DataDir = None,
     size: Size = 64,
-    held_out: HeldOut = None,
+    held_out: KnownHeldOut = None,
     allow_damaged: AllowDamaged = False,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
@@ -217,6 +217,7 @@ def experiment(
     from tasktheme.experiments.entropy_accuracy import entropy_accuracy
     from tasktheme.experiments.tested import known_test, run_test
     from tasktheme.files import write_file
+    from tasktheme.learners.meta import MetaLearner
     from tasktheme.learners.testing import Accuracies
     from tasktheme.report.learner_plots import accuracy_histogram, correlation_diagram
 
@@ -232,7 +233,8 @@ def experiment(
         raise OutputError(f"cannot make the folder {str(out)!r}: {error.strerror or error}") from error
     for path in (numbers, picture):
         refuse_existing(path, overwrite=overwrite)
-    split = Source(data, data_dir, size, held_out, allow_damaged, quiet).split()
+    given = None if learner is None else MetaLearner.load(learner, device=DeviceName.cpu.value)
+    split = Source(data, data_dir, size, held_out, allow_damaged, quiet, learner=given).split()
     needs_model = name != ExperimentName.accuracy_histogram
     try:
         themes = _model(model, out / "model", split, model_tasks, device.value, quiet) if needs_model else None
