@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -258,12 +259,73 @@ def test_tasks_that_are_all_alike_are_told(capsys: pytest.CaptureFixture[str]) -
         assert said in err if said else err == ""
 
 
+def test_tasks_of_different_sizes_that_are_all_alike_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    sizes, prior = np.array([1, 8, 500]), np.full(3, 1.1)
+    for share, said in (([[0.0, 1.0, 0.0]] * 3, "all 3 tasks are alike"), (np.eye(3), "")):
+        warn_of_collapse(tt.TaskSet(prior + sizes[:, None] * share, sizes, np.ones(3, dtype=np.bool_), prior=prior))
+        err = capsys.readouterr().err
+        assert said in err if said else err == ""
+
+
+def test_tasks_of_very_different_sizes_are_told_where_distances_are_compared(run, tasks: Path, tmp_path: Path) -> None:
+    tt.TaskSet.load(tasks).resized(24).save(tmp_path / "large.parquet")
+    tt.TaskSet.load(tasks).resized(23).save(tmp_path / "larger.parquet")
+    for command in ("nearest", "novelty"):
+        assert "12 to 24 data points, " in run(command, tasks, tmp_path / "large.parquet")[2]
+        assert run(command, tasks, tmp_path / "large.parquet", "--resized", 12)[2] == ""
+        assert run(command, tasks, tmp_path / "larger.parquet")[2] == ""
+
+
+def _points(file: Path, *, labelled: bool) -> Path:
+    x, y = np.random.default_rng(0).normal(size=(64, 2)), np.arange(64) // 4
+    if labelled:
+        np.savez(file, x=x, y=y, groups=np.repeat(list("abcd"), 16))
+    else:
+        np.savez(file, **{f"customer {i}": x[y == i] for i in range(16)})
+    return file
+
+
+def test_fit_says_what_is_next_as_it_can_be_run(run, tmp_path: Path) -> None:
+    data = _points(tmp_path / "my points.npz", labelled=False)
+    code, out, err = run("fit", data, "--unlabelled", "--out", tmp_path / "my model", "--tasks", 10)
+    assert code == 0, err
+    for command in out.partition("next:  ")[2].split("   or   "):
+        words = shlex.split(command)
+        code, _, err = run(*words[1:-1], tmp_path / words[-1])
+        assert code == 0, err
+    assert tt.TaskSet.load(tmp_path / "tasks.parquet").columns["name"][:2] == ["customer 0", "customer 1"]
+
+
+def test_what_the_training_held_out_stays_held_out(run, tmp_path: Path) -> None:
+    data, model, file = _points(tmp_path / "points.npz", labelled=True), tmp_path / "m", tmp_path / "t.parquet"
+    tasks = ["--ways", 2, "--shots", 2, "-n", 30, "--out", file, "--overwrite", "-q"]
+    small = ["--tasks", 10, "--set", "ways=[2,4]", "--set", "t_shots=2", "--set", "v_shots=2", "-q"]
+    for first, second in ("ab", "cd"):  # one of the two is not what the default quarter takes
+        held_out = ["--held-out", first, "--held-out", second]
+        assert run("fit", data, "--out", model, "--overwrite", *held_out, *small)[0] == 0
+        assert run("embed", model, data, *tasks)[0] == 0
+        assert set(tt.TaskSet.load(file).columns["group"]) == {first, second}
+        assert run("embed", model, data, "--held-out", "c", *tasks)[0] == 0
+        assert set(tt.TaskSet.load(file).columns["group"]) == {"c"}
+    assert run("refit", model, data, "--held-out", "a", "--out", tmp_path / "r", "-q")[0] == 0
+    assert run("embed", tmp_path / "r", data, *tasks)[0] == 0
+    assert set(tt.TaskSet.load(file).columns["group"]) == {"a"}
+    other = _points(tmp_path / "other.npz", labelled=True)
+    assert run("embed", model, other, *tasks)[0] == 0
+    assert len(set(tt.TaskSet.load(file).columns["group"])) == 1  # of other data a quarter
+
+
 def test_fit_says_how_to_train_on_few_images_or_classes(run, tmp_path: Path) -> None:
     np.savez(tmp_path / "few.npz", x=np.zeros((24, 3)), y=np.repeat(np.arange(8), 3))
     np.savez(tmp_path / "narrow.npz", x=np.zeros((80, 3)), y=np.repeat(np.arange(4), 20))
     code, _, err = run("fit", tmp_path / "few.npz", "--out", tmp_path / "m")
     assert (code, "--set t_shots=3 --set v_shots=3" in err) == (2, True)
     code, _, err = run("fit", tmp_path / "narrow.npz", "--out", tmp_path / "m")
+    assert (code, "--set 'ways=[2,5]'" in err) == (2, True)
+    data = _points(tmp_path / "points.npz", labelled=True)
+    small = [word for setting in ("ways=[2,4]", "t_shots=2", "v_shots=2") for word in ("--set", setting)]
+    assert run("fit", data, "--out", tmp_path / "m", "--tasks", 5, *small, "-q")[0] == 0
+    code, _, err = run("refit", tmp_path / "m", data, "--out", tmp_path / "r", "--set", "ways=[5,5]")
     assert (code, "--set 'ways=[2,5]'" in err) == (2, True)
 
 
@@ -433,9 +495,14 @@ def test_explore_takes_a_folder_of_tasks(run, model: Path, tmp_path: Path) -> No
     for i, task in enumerate(["ann", "bob", "bob", "bob", "<img onerror=x>"]):
         (tmp_path / "customers" / task).mkdir(parents=True, exist_ok=True)
         Image.fromarray(pixels[i]).save(tmp_path / "customers" / task / f"{i}.png")
-    code, _, err = run("explore", model, tmp_path / "customers", "--out", tmp_path / "a.html", "--quiet")
+    customers, file = tmp_path / "customers", tmp_path / "t.parquet"
+    code, _, err = run("explore", model, customers, "--out", tmp_path / "a.html", "--quiet")
     assert code == 0, err
-    assert explored(tmp_path / "a.html")["columns"]["name"] == ["<img onerror=x>", "ann", "bob"]
+    page = explored(tmp_path / "a.html")
+    assert page["columns"]["name"] == ["<img onerror=x>", "ann", "bob"]
+    assert run("embed", model, customers, "--out", file, "--quiet")[0] == 0
+    assert run("explore", model, file, "--data", customers, "--out", tmp_path / "b.html", "--quiet")[0] == 0
+    assert explored(tmp_path / "b.html")["images"] == page["images"]
 
 
 def test_version_and_help(run) -> None:
@@ -469,10 +536,20 @@ def test_version_and_help(run) -> None:
         ("embed {model} glyphs --out {tmp}/t.parquet --tasks-file {tmp}/absent.csv", "no file"),
         ("embed {model} glyphs --out {tmp}/t.parquet --tasks-file {model}/model.json", "model.json"),
         ("embed {model} glyphs --out {tmp}/t.parquet --tasks-file t.csv --ways 3", "either ways"),
+        (
+            "embed {model} glyphs --out {tmp}/t.parquet --tasks-file {model}/model.json",
+            "the part 'test' (--part) of 'glyphs' has",
+        ),
         ("embed {model} glyphs --out {tmp}/t.parquet --tasks-file t.csv --unlabelled", "exclude each other"),
         ("embed {model} glyphs --out {tmp}/t.parquet --tasks-file t.csv --all-combinations", "exclude each other"),
         ("embed {model} glyphs --out {tmp}/t.parquet --all-combinations", "draw tasks at random"),
         ("embed {model} glyphs --out {tmp}/t.parquet --all-combinations --ways 2-3", "got (2, 3)"),
+        ("embed {model} {tmp} --out {tmp}/t.parquet --shots 20 -n 5", "--shots and -n: each folder (or array) of "),
+        ("embed {model} {tmp} --out {tmp}/t.parquet --part train", "--labelled draws tasks from its classes"),
+        ("embed {model} {tmp} --out {tmp}/t.parquet --held-out 0.5", "--held-out goes with classes"),
+        ("fit {tmp} --unlabelled --out {tmp}/m --held-out ann", "--held-out goes with classes"),
+        ("refit {model} {tmp} --unlabelled --out {tmp}/m --held-out ann", "--held-out goes with classes"),
+        ("explore {model} {tmp} --out {tmp}/a.html --ways 3", "--ways: each folder"),
         ("embed {model} glyphs --out {tasks}", "exists already"),
         ("embed {model} glyphs --out {tmp}/no/t.parquet", "folder does not exist"),
         ("distances {tmp}/absent.parquet", "no task file"),

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import tasktheme as tt
@@ -48,6 +50,24 @@ def test_meta_train_and_meta_test(run, data: Path, tmp_path: Path) -> None:
     assert f"accuracy {100 * found.mean:.2f} %" in out
     assert "wrote" not in out
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_meta_test_holds_out_what_the_training_held_out(run, data: Path, tmp_path: Path) -> None:
+    words = ["--tasks", 2, "--ways", 3, "--queries", 4, "-q", *SETTINGS]
+    for held_out in "01":
+        folder = tmp_path / held_out
+        assert run("meta-train", "maml", data, "--out", folder, "--held-out", held_out, *words)[0] == 0
+        again = [run("meta-test", folder, data, "--tasks", 20, "-q", *named)[1] for named in ((), ("--held-out", held_out))]
+        assert again[0] == again[1] != ""
+        found = []
+        for name, named in {"a": (), "b": ("--held-out", held_out)}.items():
+            options = ["--learner", folder, "--out", folder / name, "--tasks", 20, "-q", *named]
+            assert run("experiment", "accuracy-histogram", data, *options)[0] == 0
+            found.append((folder / name / "accuracy-histogram.json").read_text())
+        assert found[0] == found[1]
+        picks = run("select", data, "--policy", "worst-case", "--learner", folder, "-n", 9, "-q")[1]
+        classes = {label for name in pd.read_csv(io.StringIO(picks))["name"] for label in name.split()}
+        assert classes <= set(map(str, range(4, 8) if held_out == "0" else range(4)))
 
 
 def test_meta_test_takes_images_at_the_size_of_the_learner(run, tmp_path: Path) -> None:
@@ -109,6 +129,10 @@ def test_an_experiment_takes_the_accuracies_of_an_earlier_test(run, data: Path, 
         ("meta-train protonet {data} --out {tmp}/r --set device=cpu", "unknown setting 'device'"),
         ("meta-train maml {data} --out {run}", "exists already"),
         ("meta-train maml {data} --out {tmp}/r --ways 9 --queries 3", "ask for 9 ways"),
+        (
+            "meta-train protonet {data} --out {tmp}/r --ways 2 --queries 3",
+            "training tasks ask for 20 ways; set train_ways to fewer",
+        ),
         ("meta-train maml {data} --out {tmp}/r --ways 3 --queries 3 --patience 2 --set modules=2", "validation classes"),
         ("meta-test {tmp}/absent {data}", "no model folder"),
         ("meta-test {run} {data} --tasks many", "a number or 'all'"),

@@ -345,11 +345,18 @@ def test_bad_tasks_are_one_clear_line(model: tt.PTM, data: tt.Dataset) -> None:
         (data, "labelled data set, not tasks"),
         (tt.DataSplit("both", data, data), "labelled data set, not tasks"),
         (None, "got NoneType"),
-        ("glyphs", "got str"),
+        ("glyphs", "got the path 'glyphs': load them with load_tasks"),
+        ({"ann": data.x[:2], "bob": nan}, "task 'bob': data point 0 holds a NaN"),
     ]:
         with pytest.raises(DataError) as caught:
             model.embed(tasks)
         assert words in str(caught.value)
+
+
+def test_arrays_by_name_are_tasks_of_these_names(model: tt.PTM, data: tt.Dataset) -> None:
+    named = model.embed({"ann": data.x[:2], "bob": data.x[2:7]})
+    assert named.columns["name"] == ["ann", "bob"]
+    np.testing.assert_array_equal(named.concentration, model.embed([data.x[:2], data.x[2:7]]).concentration)
 
 
 def test_fitting_on_the_wrong_thing_says_what_to_do(data: tt.Dataset) -> None:

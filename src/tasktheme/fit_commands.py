@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +21,7 @@ from tasktheme.options import (
     DeviceName,
     HeldOut,
     Invert,
+    KnownHeldOut,
     Model,
     ModelsSize,
     Overwrite,
@@ -99,10 +101,8 @@ def fit(
         )
     except Interrupted as stop:
         leave(f"{str(stop).split(';')[0]}; run the same command with --resume to go on", INTERRUPTED)
-    except DataError as error:  # too few images or classes for the default tasks: here their size is a setting
-        smaller = str(error).replace("ask for fewer shots", "ask for fewer, such as --set t_shots=3 --set v_shots=3")
-        smaller = smaller.replace("ask for fewer ways, or mix groups", "ask for fewer, such as --set 'ways=[2,5]'")
-        raise DataError(smaller) from error
+    except DataError as error:
+        raise _of_settings(error) from error
     if distributed.done_here():
         return
     model.trained_on |= {"size": size, "held_out": held_out, "unlabelled": unlabelled, "allow_damaged": allow_damaged}
@@ -111,7 +111,10 @@ def fit(
         if model.choice is not None:
             typer.echo(f"chose {model.choice}")
         typer.echo(f"wrote {out}: {model!r}")
-        typer.echo(f"next:  tasktheme evaluate {out} {data}   or   tasktheme embed {out} {data} --out tasks.parquet")
+        named = shlex.join([str(out), data])
+        look = f"explore {named} --unlabelled --out atlas.html" if unlabelled else f"evaluate {named}"
+        embedding = f"embed {named}{' --unlabelled' if unlabelled else ''} --out tasks.parquet"
+        typer.echo(f"next:  tasktheme {look}   or   tasktheme {embedding}")
 
 
 def refit(
@@ -127,7 +130,7 @@ def refit(
     data_dir: DataDir = None,
     size: ModelsSize = None,
     invert: Invert = None,
-    held_out: HeldOut = None,
+    held_out: KnownHeldOut = None,
     allow_damaged: AllowDamaged = False,
     device: Device = DeviceName.auto,
     overwrite: Overwrite = False,
@@ -152,10 +155,19 @@ def refit(
         found = loaded.refit(dataset, progress=not quiet, **changes)
     except Interrupted:
         leave("refit was interrupted and keeps no state: run it again", INTERRUPTED)
+    except DataError as error:
+        raise _of_settings(error) from error
     if distributed.done_here():
         return
+    found.trained_on["themes_held_out"] = held_out
     found.save(out, overwrite=overwrite)
     if not quiet:
         if found.choice is not None:
             typer.echo(f"chose {found.choice}")
         typer.echo(f"wrote {out}: {found!r}")
+
+
+def _of_settings(error: DataError) -> DataError:
+    """The same about too few images or classes for the default tasks: here their size is a setting."""
+    smaller = str(error).replace("ask for fewer shots", "ask for fewer, such as --set t_shots=3 --set v_shots=3")
+    return DataError(smaller.replace("ask for fewer ways, or mix groups", "ask for fewer, such as --set 'ways=[2,5]'"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,6 +22,7 @@ from tasktheme.options import (
     Device,
     DeviceName,
     HeldOut,
+    KnownHeldOut,
     Overwrite,
     Part,
     PartOf,
@@ -124,13 +126,14 @@ def meta_train(
         leave(f"{str(stop).split(';')[0]}; run the same command with --resume to go on", INTERRUPTED)
     if distributed.done_here():
         return
+    made.trained_on["held_out"] = held_out
     save_result(made, out, checkpoint, overwrite=overwrite, kind=LEARNER)
     if not quiet:
         typer.echo(f"wrote {out}: {made!r}")
         if made.validations:
             step, accuracy = max(made.validations, key=lambda pair: pair[1])
             typer.echo(f"best validation {100 * accuracy:.2f} % after {step * made.settings.batch_tasks:,} tasks")
-        typer.echo(f"next:  tasktheme meta-test {out} {data} --tasks 600")
+        typer.echo(f"next:  tasktheme meta-test {shlex.join([str(out), data])} --tasks 600")
 
 
 def meta_test(
@@ -147,7 +150,7 @@ def meta_test(
     size: Annotated[
         int | None, typer.Option(help="Side in pixels that images are resized to.", show_default="the learner's")
     ] = None,
-    held_out: HeldOut = None,
+    held_out: KnownHeldOut = None,
     allow_damaged: AllowDamaged = False,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
@@ -165,7 +168,7 @@ def meta_test(
         check_picture(picture, overwrite=overwrite)
     loaded = MetaLearner.load(run, device=device.value)
     side = loaded.learner.point_shape[-1] if size is None else size
-    dataset = Source(data, data_dir, side, held_out, allow_damaged, quiet).part(part)
+    dataset = Source(data, data_dir, side, held_out, allow_damaged, quiet, learner=loaded).part(part)
     found = loaded.test(dataset, _count(tasks), seed=seed, progress=not quiet, compiled=compiled)
     if distributed.done_here():
         return
@@ -196,7 +199,7 @@ def experiment(
     device: Device = DeviceName.auto,
     data_dir: DataDir = None,
     size: Size = 64,
-    held_out: HeldOut = None,
+    held_out: KnownHeldOut = None,
     allow_damaged: AllowDamaged = False,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
@@ -214,6 +217,7 @@ def experiment(
     from tasktheme.experiments.entropy_accuracy import entropy_accuracy
     from tasktheme.experiments.tested import known_test, run_test
     from tasktheme.files import write_file
+    from tasktheme.learners.meta import MetaLearner
     from tasktheme.learners.testing import Accuracies
     from tasktheme.report.learner_plots import accuracy_histogram, correlation_diagram
 
@@ -229,7 +233,8 @@ def experiment(
         raise OutputError(f"cannot make the folder {str(out)!r}: {error.strerror or error}") from error
     for path in (numbers, picture):
         refuse_existing(path, overwrite=overwrite)
-    split = Source(data, data_dir, size, held_out, allow_damaged, quiet).split()
+    given = None if learner is None else MetaLearner.load(learner, device=DeviceName.cpu.value)
+    split = Source(data, data_dir, size, held_out, allow_damaged, quiet, learner=given).split()
     needs_model = name != ExperimentName.accuracy_histogram
     try:
         themes = _model(model, out / "model", split, model_tasks, device.value, quiet) if needs_model else None

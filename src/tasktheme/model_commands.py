@@ -13,6 +13,7 @@ import typer
 from tasktheme import distributed
 from tasktheme.errors import DataError
 from tasktheme.options import (
+    SHOTS,
     AllCombinations,
     AllowDamaged,
     Data,
@@ -20,8 +21,8 @@ from tasktheme.options import (
     Device,
     DeviceName,
     EachFolderATask,
-    HeldOut,
     Invert,
+    KnownHeldOut,
     Model,
     ModelsSize,
     Number,
@@ -54,7 +55,7 @@ def embed(
     out: Annotated[Path | None, typer.Option(help="Write the tasks: .parquet, .csv or .npz.")] = None,
     part: PartOf = Part.test,
     ways: Ways = None,
-    shots: Shots = 20,
+    shots: Shots = None,
     number: Number = None,
     tasks_file: TasksFile = None,
     all_combinations: AllCombinations = False,
@@ -63,7 +64,7 @@ def embed(
     data_dir: DataDir = None,
     size: ModelsSize = None,
     invert: Invert = None,
-    held_out: HeldOut = None,
+    held_out: KnownHeldOut = None,
     allow_damaged: AllowDamaged = False,
     device: Device = DeviceName.auto,
     overwrite: Overwrite = False,
@@ -123,7 +124,7 @@ def evaluate(
     data: Data,
     part: PartOf = Part.test,
     ways: Ways = None,
-    shots: Shots = 20,
+    shots: Shots = SHOTS,
     number: Annotated[
         int | None, typer.Option("-n", "--number", help="How many tasks to draw.", show_default="200, or all listed")
     ] = None,
@@ -132,7 +133,7 @@ def evaluate(
     data_dir: DataDir = None,
     size: ModelsSize = None,
     invert: Invert = None,
-    held_out: HeldOut = None,
+    held_out: KnownHeldOut = None,
     allow_damaged: AllowDamaged = False,
     device: Device = DeviceName.auto,
     rivals: Annotated[
@@ -192,7 +193,7 @@ def explore(
     title: Annotated[str, typer.Option(help="Heading of the page.")] = "Atlas of tasks",
     part: PartOf = Part.test,
     ways: Ways = None,
-    shots: Shots = 20,
+    shots: Shots = None,
     number: Number = None,
     tasks_file: TasksFile = None,
     all_combinations: AllCombinations = False,
@@ -201,7 +202,7 @@ def explore(
     data_dir: DataDir = None,
     size: ModelsSize = None,
     invert: Invert = None,
-    held_out: HeldOut = None,
+    held_out: KnownHeldOut = None,
     allow_damaged: AllowDamaged = False,
     device: Device = DeviceName.auto,
     overwrite: Overwrite = False,
@@ -226,17 +227,18 @@ def explore(
         raise DataError(f"--data says where the tasks of a file came from, but {tasks!r} is no file of tasks: leave it out")
     loaded = PTM.load(model, device=device.value)
 
-    def draw(n: int | None) -> Episodes | Dataset:
+    def draw() -> Episodes | Dataset:
         source = Source(data or tasks, data_dir, size, held_out, allow_damaged, quiet, loaded, invert)
+        n = number if stored is None or source.holds_tasks(unlabelled, tasks_file, all_combinations) else len(stored)
         return source.draw(unlabelled, part, ways, shots, n, seed, tasks_file, all_combinations)
 
     origin: Episodes | Dataset | None
     if stored is None:
-        origin = draw(number)
+        origin = draw()
         embedded = loaded.embed(origin, progress=not quiet)
         warn_of_collapse(embedded)
     else:
-        origin, embedded = None if data is None else draw(len(stored)), stored
+        origin, embedded = None if data is None else draw(), stored
     trained = loaded.trained_on
     source = data or ("a pipe" if tasks == "-" else tasks)
     facts = [("Tasks from", source), ("Trained on", f"{trained['tasks']:,} tasks of {trained['data']}")]
@@ -279,7 +281,7 @@ def distance_matrix(
     data_dir: DataDir = None,
     size: ModelsSize = None,
     invert: Invert = None,
-    held_out: HeldOut = None,
+    held_out: KnownHeldOut = None,
     allow_damaged: AllowDamaged = False,
     overwrite: Overwrite = False,
     quiet: Quiet = False,

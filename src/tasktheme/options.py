@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _LONGEST_LINE = 1_000  # characters of an error: a name in it may have thousands
 _SIDE = 64  # pixels of an image where neither an option nor a model says how many
+SHOTS = 20  # data points of each class in a drawn task where nobody says how many
 INTERRUPTED = 130  # exit status of a program that SIGINT ended, as shells count
 
 
@@ -85,6 +86,14 @@ HeldOut = Annotated[
     list[str] | None,
     typer.Option(help="What is held out of your own data: a fraction, or a group or class by name; may be repeated."),
 ]
+KnownHeldOut = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--held-out",
+        help="What is held out of your own data: a fraction, or a group or class by name; may be repeated.",
+        show_default="what its training held out of data of this name, else a quarter",
+    ),
+]
 AllowDamaged = Annotated[bool, typer.Option("--allow-damaged", help="Leave out images that cannot be read.")]
 Change = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Change any one setting; may be repeated.")]
 Unlabelled = Annotated[bool, typer.Option("--unlabelled", help="DATA is a folder of folders, each one a task.")]
@@ -123,7 +132,13 @@ Ways = Annotated[
     Any, typer.Option(parser=parse_range, metavar="N|N-M", help="Classes in a task, or a range like 5-20.", show_default="5")
 ]
 Shots = Annotated[
-    Any, typer.Option(parser=parse_range, metavar="N|N-M", help="Data points of each class in a task, or a range like 1-10.")
+    Any,
+    typer.Option(
+        parser=parse_range,
+        metavar="N|N-M",
+        help="Data points of each class in a task, or a range like 1-10.",
+        show_default=str(SHOTS),
+    ),
 ]
 Number = Annotated[
     int | None, typer.Option("-n", "--number", help="How many tasks to draw.", show_default="100, or all that are listed")
@@ -141,7 +156,8 @@ class Source:
     """The data that a command was pointed at.
 
     With a ``model`` image files become like those that it knows: of its size unless there is one, grey or in colour, and
-    inverted where they are negatives, unless ``invert`` says whether.
+    inverted where they are negatives, unless ``invert`` says whether. What the training of ``model`` or ``learner`` held out of
+    data of this name is held out again, unless ``held_out`` says what.
     """
 
     data: str
@@ -152,6 +168,7 @@ class Source:
     quiet: bool
     model: PTM | None = None
     invert: bool | None = None
+    learner: MetaLearner | None = None
 
     @property
     def is_folder(self) -> bool:
@@ -192,7 +209,7 @@ class Source:
         unlabelled: bool | None,
         part: Part,
         ways: Range | None,
-        shots: Range,
+        shots: Range | None,
         number: int | None,
         seed: int,
         tasks_file: Path | None,
@@ -202,22 +219,42 @@ class Source:
 
         The latter are drawn when they are wanted, as there may be millions.
         """
-        if (unlabelled is True) + all_combinations + (tasks_file is not None) > 1:
-            raise SettingsError("--unlabelled, --tasks-file and --all-combinations exclude each other: give one")
-        if unlabelled is None:
-            unlabelled = self.is_folder and not all_combinations and tasks_file is None
-        if unlabelled:
+        if self.holds_tasks(unlabelled, tasks_file, all_combinations):
+            drawing = {"--ways": ways, "--shots": shots, "-n": number, "--part": None if part is Part.test else part}
+            if given := [option for option, value in drawing.items() if value is not None]:
+                raise SettingsError(
+                    f"{' and '.join(given)}: each folder (or array) of {self.data!r} is one task, so none is drawn; "
+                    "--labelled draws tasks from its classes"
+                )
             return self.tasks()
         dataset = self.part(part)
+        shots = SHOTS if shots is None else shots
         if all_combinations:
             every = dataset.combinations() if ways is None else dataset.combinations(ways)  # type: ignore[arg-type]  # checked there
             return dataset.stream(shots=shots, n=number, seed=seed, tasks=every)
-        return dataset.stream(ways, shots, number, seed=seed, tasks=tasks_file)
+        try:
+            return dataset.stream(ways, shots, number, seed=seed, tasks=tasks_file)
+        except DataError as error:  # a listed class may be in another part
+            whole = f"{dataset.name!r} has no class"
+            if whole not in str(error):
+                raise
+            raise DataError(str(error).replace(whole, f"the part {part.value!r} (--part) of {whole}")) from error
+
+    def holds_tasks(self, unlabelled: bool | None, tasks_file: Path | None, all_combinations: bool) -> bool:
+        """Whether each folder or array is one task, so that none is drawn."""
+        listed = all_combinations or tasks_file is not None
+        if (unlabelled is True) + all_combinations + (tasks_file is not None) > 1:
+            raise SettingsError("--unlabelled, --tasks-file and --all-combinations exclude each other: give one")
+        return self.is_folder and not listed if unlabelled is None else unlabelled
 
     def tasks(self) -> Dataset:
         """Unlabelled tasks."""
         from tasktheme.data.loading import load_tasks
 
+        if self.held_out is not None:
+            raise SettingsError(
+                f"--held-out goes with classes, but each folder (or array) of {self.data!r} is one task: leave it out"
+            )
         with distributed.leader_first():
             tasks = load_tasks(self.data, **self._form())
         return tasks.inverted() if self._inverts(tasks) else tasks
@@ -241,10 +278,26 @@ class Source:
         return found
 
     def _split(self) -> float | list[str] | None:
-        if self.held_out is not None and len(self.held_out) == 1:
+        held_out = self._held_out_before() if self.held_out is None else self.held_out
+        if held_out is not None and len(held_out) == 1:
             with suppress(ValueError):
-                return float(self.held_out[0])
-        return self.held_out
+                if 0.0 < (fraction := float(held_out[0])) < 1.0:  # 7 is the name of a class
+                    return fraction
+        return held_out
+
+    def _held_out_before(self) -> list[str] | None:
+        """What was held out of data of this name in a training, as the model or learner tells."""
+        from tasktheme.data.loading import is_named, path_name
+
+        trained = self.model or self.learner
+        if trained is None or is_named(self.data):
+            return None
+        about, name = trained.trained_on, path_name(expand_home(self.data))
+        for data, held_out in (("themes_refitted_to", "themes_held_out"), ("data", "held_out")):
+            found = about.get(held_out)
+            if about.get(data) == name and isinstance(found, list) and all(isinstance(part, str) for part in found):
+                return found
+        return None
 
 
 def find_checkpoint(out: Path, *, resume: bool, overwrite: bool) -> Path:

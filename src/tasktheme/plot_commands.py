@@ -14,7 +14,7 @@ from tasktheme.options import (
     Data,
     DataDir,
     DeviceName,
-    HeldOut,
+    KnownHeldOut,
     Model,
     Overwrite,
     Part,
@@ -151,7 +151,7 @@ def themes(
     part: PartOf = Part.test,
     columns: Annotated[int, typer.Option(help="Typical images of each theme.", min=1)] = 8,
     data_dir: DataDir = None,
-    held_out: HeldOut = None,
+    held_out: KnownHeldOut = None,
     allow_damaged: AllowDamaged = False,
     overwrite: Overwrite = False,
 ) -> None:

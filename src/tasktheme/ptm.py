@@ -97,7 +97,8 @@ class PTM:
         resume: bool = False,
         compiled: bool | None = None,
     ) -> PTM:
-        """Train on ``tasks`` tasks drawn from ``data``: a data set, or a list of arrays or episodes, each an unlabelled task.
+        """Train on ``tasks`` tasks drawn from ``data``: a data set, episodes, or arrays in a list or by name:
+        then each is an unlabelled task.
 
         Args:
             data: where tasks are drawn from.
@@ -144,7 +145,7 @@ class PTM:
     def refit(self, data: TaskData, *, progress: bool = True, **changes: Any) -> PTM:
         """Another model with the same encoder and new themes, by full EM on tasks of ``data``: no training, no labels.
 
-        Episodes or a list of arrays are the very tasks; of a labelled data set, tasks are drawn.
+        Episodes and arrays are the very tasks; from a labelled data set tasks are drawn.
         ``changes`` are settings that concern themes or tasks: ``themes=32``, ``themes="auto"``, ``covariance="diagonal"``, ...
         """
         networks = self._require_fitted().networks
@@ -169,7 +170,7 @@ class PTM:
     def embed(self, tasks: TaskData, *, progress: bool = False, points: SharedPoints | None = None) -> TaskSet:
         """Infer each task's Dirichlet distribution over themes.
 
-        ``tasks`` are episodes, unlabelled tasks, or simply a list of arrays of data points, of any sizes from one up.
+        ``tasks`` are episodes, unlabelled tasks, or simply arrays of data points, in a list or by name, of any sizes from one up.
         ``points`` are those of the episodes' data set where they are embedded already.
         """
         fitted = self._require_fitted()

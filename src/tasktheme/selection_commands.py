@@ -15,7 +15,7 @@ from tasktheme.options import (
     DataDir,
     Device,
     DeviceName,
-    HeldOut,
+    KnownHeldOut,
     Overwrite,
     Part,
     PartOf,
@@ -73,7 +73,7 @@ def select(
     step: Annotated[int, typer.Option(help="Picks made before; random then picks anew.", min=0)] = 0,
     device: Device = DeviceName.auto,
     data_dir: DataDir = None,
-    held_out: HeldOut = None,
+    held_out: KnownHeldOut = None,
     out: TableOut = None,
     overwrite: Overwrite = False,
     quiet: Quiet = False,
@@ -138,7 +138,10 @@ def _load_models(learner: Path | None, model: Path | None, device: str) -> tuple
     from tasktheme.ptm import PTM
 
     if learner is None:
-        raise SettingsError("tasks drawn from DATA need a meta-learner: name a folder that meta-train wrote with --learner")
+        raise SettingsError(
+            "tasks drawn from DATA need a meta-learner: name a folder that meta-train wrote with --learner; "
+            "or give a file of tasks that embed wrote"
+        )
     return MetaLearner.load(learner, device=device), None if model is None else PTM.load(model, device=device)
 
 
@@ -159,7 +162,7 @@ def _draw(
     from tasktheme.selection.draw import draw_tasks
 
     side = learner.learner.point_shape[-1]
-    dataset = Source(data, data_dir, side, held_out, allow_damaged=False, quiet=quiet).part(part)
+    dataset = Source(data, data_dir, side, held_out, allow_damaged=False, quiet=quiet, learner=learner).part(part)
     classes = listed_classes(dataset, learner.settings, number, seed=seed)
     names = [" ".join(dataset.class_names[c] for c in row) for row in classes.tolist()]
     return draw_tasks(dataset, learner, number, seed=seed, model=model), {"name": names}

@@ -22,7 +22,7 @@ from tasktheme.options import (
     print_table,
     refuse_existing,
 )
-from tasktheme.task_tables import Resized, TableOut, Tasks, check_out, deliver, labels, load_file, pipe_csv
+from tasktheme.task_tables import Resized, TableOut, Tasks, check_out, deliver, labels, load_file, pipe_csv, warn_of_sizes
 from tasktheme.untrusted import exists
 
 if TYPE_CHECKING:
@@ -114,6 +114,7 @@ def nearest(
     found = asked.nearest(reference, k=k, direction=direction.value)
     if distributed.done_here():
         return
+    warn_of_sizes(asked, reference)
     number, neighbour = np.repeat(np.arange(len(asked)), k), found.indices.reshape(-1)
     rows = {
         "task": number,
@@ -136,7 +137,9 @@ def novelty(
 ) -> None:
     """How unlike all KNOWN tasks each of QUERY is: its distance to the nearest, as a percentile of what is usual among KNOWN.
 
-    Example: `tasktheme novelty known.parquet new.parquet`
+    A task much larger than all known is far from them whatever it is made of: bring all to one size with `--resized`.
+
+    Examples: `tasktheme novelty known.parquet new.parquet`, `tasktheme novelty known.parquet new.parquet --resized 20`
     """
     import numpy as np
 
@@ -144,6 +147,7 @@ def novelty(
 
     check_out(out, overwrite=overwrite)
     asked, reference = _load_pair(query, known, resized)
+    warn_of_sizes(asked, reference)
     found = asked.novelty(reference, direction=direction.value)
     number = np.arange(len(asked))
     rows = {

@@ -79,6 +79,7 @@ def test_tasks_of_any_sizes() -> None:
         ([], None, "'tasks' holds no task"),
         ([np.eye(2)], ["a", "b"], "a name for each of the 1 tasks, got 2 names"),
         ([np.eye(2), np.eye(3)], None, r"task 1: expected data points of shape \(2,\) as in task 0, got \(3,\)"),
+        ([np.eye(2), np.eye(3)], ["a", "b"], r"task 'b': expected data points of shape \(2,\) as in task 'a', got \(3,\)"),
         ([np.eye(2), np.zeros((0, 2))], None, "task 1: is empty"),
         ([np.zeros(4)], None, r"task 0: expected vectors .*got shape \(4,\)"),
         ([[[1.0], [1.0, 2.0]]], None, "task 0: expected an array of one shape"),

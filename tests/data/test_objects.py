@@ -71,6 +71,12 @@ def test_npz_with_other_keys(tmp_path: Path, arrays: dict[str, Any]) -> None:
         load_dataset(tmp_path / "odd.npz")
 
 
+def test_an_npz_of_many_tasks_says_how_to_read_them(tmp_path: Path) -> None:
+    np.savez(tmp_path / "tasks.npz", **{f"customer{i}": X for i in range(500)})
+    with pytest.raises(DataError, match=r"got customer0, customer1, customer2 and 497 more; .*--unlabelled$"):
+        load_dataset(tmp_path / "tasks.npz")
+
+
 def test_pickles_are_never_loaded(tmp_path: Path) -> None:
     class Trap:
         def __reduce__(self) -> Any:

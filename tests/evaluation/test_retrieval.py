@@ -30,7 +30,7 @@ def test_each_measure_is_that_of_one_task_after_another(digits: int) -> None:
     assert np.trapezoid(*reversed(roc(distances, GROUPS))) == pytest.approx(found.auc, abs=1e-12)
 
 
-@pytest.mark.parametrize(("groups", "complaint"), [("aaa", "two groups, got only a"), ("abc", "at least two tasks")])
+@pytest.mark.parametrize(("groups", "complaint"), [("aaa", "groups, got only a: hold out more"), ("abc", "at least two tasks")])
 def test_groups_that_measure_nothing_are_refused(groups: str, complaint: str) -> None:
     with pytest.raises(DataError, match=complaint):
         check_groups(np.array(list(groups)))

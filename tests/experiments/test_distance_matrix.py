@@ -32,6 +32,11 @@ def test_too_few_groups_or_tasks_are_refused(groups: int, tasks: int) -> None:
         block_tasks(grouped(), groups=groups, tasks=tasks, ways=5, seed=0)
 
 
+def test_groups_of_too_few_classes_are_told() -> None:
+    with pytest.raises(DataError, match=r"two groups with 99 classes, but .* has 0: hold out more"):
+        block_tasks(grouped(), groups=2, tasks=2, ways=99, seed=0)
+
+
 def test_a_group_that_counts_twice_is_one_that_stands_there_twice() -> None:
     generator = np.random.default_rng(0)
     kl, group = generator.uniform(size=(7, 7)).round(1), np.array(list("aabbbcc"))  # with ties

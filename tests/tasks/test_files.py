@@ -58,6 +58,16 @@ def test_lists_and_absent_texts_are_kept_by_parquet_and_written_plainly_elsewher
         assert (others["tags"], others["group"]) == (["a b", ""], ["", "g"])
 
 
+@pytest.mark.parametrize("ending", ["csv", "npz"])
+def test_dictionaries_and_bytes_are_written_as_texts(tmp_path: Path, ending: str) -> None:
+    tasks = make()
+    owner, key = [{"city": "Ulm", "age": i} for i in range(len(tasks))], [b"\xff\x00"] * len(tasks)
+    tasks.with_columns(owner=owner, key=key).save(tmp_path / f"t.{ending}")
+    found = tt.TaskSet.load(tmp_path / f"t.{ending}").columns
+    assert list(found["owner"]) == [str(one) for one in owner]
+    assert list(found["key"]) == [str(one) for one in key]
+
+
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize("names", [["007", "010"], ["true", "false"], ["2024-01-01", "2024-01-02"], ["", ""], ["nan", "NULL"]])
 def test_a_name_that_looks_like_something_else_stays_a_text(tmp_path: Path, ending: str, names: list[str]) -> None:

@@ -48,12 +48,12 @@ class Dataset:
         if names is not None and len(names) != len(tasks):
             raise DataError(f"{name!r}: expected a name for each of the {len(tasks)} tasks, got {len(names)} names")
         points = [task[0] if isinstance(task, tuple) and len(task) == 2 else task for task in tasks]  # labels do not matter
-        arrays = [check_data(as_array(task, what=f"task {i}"), what=f"task {i}") for i, task in enumerate(points)]
-        for i, array in enumerate(arrays):
+        titles = [f"task {i}" if names is None else f"task {names[i]!r}" for i in range(len(tasks))]
+        arrays = [check_data(as_array(task, what=what), what=what) for task, what in zip(points, titles, strict=True)]
+        for what, array in zip(titles, arrays, strict=True):
             if array.shape[1:] != arrays[0].shape[1:]:
-                raise DataError(
-                    f"task {i}: expected data points of shape {arrays[0].shape[1:]} as in task 0, got {array.shape[1:]}"
-                )
+                wanted = f"{arrays[0].shape[1:]} as in {titles[0]}"
+                raise DataError(f"{what}: expected data points of shape {wanted}, got {array.shape[1:]}")
         return cls(
             name=name,
             x=arrays[0] if len(arrays) == 1 else np.concatenate(arrays),  # a single large task is not copied

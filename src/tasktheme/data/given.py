@@ -1,8 +1,9 @@
-"""What users may give as tasks: a data set, episodes, or simply a list of arrays."""
+"""What users may give as tasks: a data set, episodes, or simply arrays, in a list or by name."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,8 @@ from tasktheme.data.dataset import Dataset, DataSplit
 from tasktheme.data.episodes import Episodes
 from tasktheme.errors import DataError
 
-TaskData = Episodes | Dataset | Sequence[npt.ArrayLike]
+Arrays = Sequence[npt.ArrayLike] | Mapping[str, npt.ArrayLike]
+TaskData = Episodes | Dataset | Arrays
 
 
 def as_dataset(data: TaskData) -> Dataset:
@@ -36,10 +38,15 @@ def as_tasks(tasks: TaskData) -> Episodes | Dataset:
     return _as_unlabelled(tasks)
 
 
-def _as_unlabelled(tasks: Sequence[npt.ArrayLike]) -> Dataset:
+def _as_unlabelled(tasks: Arrays) -> Dataset:
+    """A list of arrays, or arrays by name: each is a task."""
     if isinstance(tasks, np.ndarray | Tensor):
         raise DataError("expected a list of tasks, got one array: pass [x] for a single task")
-    if not isinstance(tasks, Sequence) or isinstance(tasks, str | bytes):
+    if isinstance(tasks, Mapping):
+        return Dataset.from_tasks(list(tasks.values()), names=[str(name) for name in tasks])
+    if isinstance(tasks, str | os.PathLike):
+        raise DataError(f"expected tasks, got the path {str(tasks)!r}: load them with load_tasks")
+    if not isinstance(tasks, Sequence) or isinstance(tasks, bytes):
         raise DataError(f"expected a data set or a list of tasks, each an array of data points, got {type(tasks).__name__}")
     return Dataset.from_tasks(tasks)
 

@@ -110,7 +110,7 @@ def load_tasks(
         if path.suffix.lower() != ".npz":
             decoding = Decoding(ImageForm(size, channels), allow_damaged=allow_damaged, progress=progress)
             files = open_files(path)
-            return load_images(files, arrange_tasks, decoding, name=_name(path), layout="tasks", unlabelled=True)[""]
+            return load_images(files, arrange_tasks, decoding, name=path_name(path), layout="tasks", unlabelled=True)[""]
         arrays = read_npz(path)
         return Dataset.from_tasks(list(arrays.values()), names=list(arrays), name=path.stem)
     if isinstance(source, Dataset) and source.unlabelled:
@@ -149,7 +149,7 @@ def _existing(source: str | os.PathLike[str]) -> Path:
 
 
 def _from_images(path: Path, decoding: Decoding, split: Split | None, seed: int) -> DataSplit:
-    name = _name(path)
+    name = path_name(path)
     parts = load_images(open_files(path), arrange_classes, decoding, name=name, layout="classes")
     if "" in parts:
         return split_dataset(parts[""], split, seed=seed)
@@ -174,5 +174,6 @@ def _from_object(source: Any, decoding: Decoding, columns: Sequence[str] | None)
     )
 
 
-def _name(path: Path) -> str:
+def path_name(path: Path) -> str:
+    """What a data set from this file or folder is called."""
     return path.resolve().stem if path.is_file() else path.resolve().name

@@ -16,10 +16,11 @@ from tasktheme.data.decoding import Decoding
 from tasktheme.data.images import form_image, why_unreadable
 from tasktheme.errors import DataError
 from tasktheme.progress import progress_bar
-from tasktheme.untrusted import read_npz_arrays
+from tasktheme.untrusted import read_npz_arrays, shorten
 
 _IMAGE_COLUMNS = ("image", "img", "features", "x")
 _LABEL_COLUMNS = ("label", "labels", "y")
+_SHOWN = 3  # names of arrays in an error; there may be thousands
 
 
 def read_npz(file: Path) -> dict[str, npt.NDArray[Any]]:
@@ -35,7 +36,11 @@ def dataset_from_npz(file: Path) -> Dataset:
     """A data set from the arrays x, y and, if there, groups."""
     arrays = read_npz(file)
     if not {"x", "y"} <= set(arrays) <= {"x", "y", "groups"}:
-        raise DataError(f"{str(file)!r}: expected the arrays x, y and perhaps groups, got {', '.join(arrays) or 'none'}")
+        some = ", ".join(map(shorten, [*arrays][:_SHOWN])) + (
+            f" and {len(arrays) - _SHOWN:,} more" if len(arrays) > _SHOWN else ""
+        )
+        hint = "; where each array is a task: load_tasks, or --unlabelled" if arrays else ""
+        raise DataError(f"{str(file)!r}: expected the arrays x, y and perhaps groups, got {some or 'none'}{hint}")
     return Dataset.from_arrays(arrays["x"], arrays["y"], arrays.get("groups"), name=file.stem)
 
 

@@ -43,7 +43,7 @@ def check_groups(groups: npt.NDArray[Any]) -> None:
     """DataError unless some pairs of tasks are of one group and others of two."""
     names, counts = np.unique(groups, return_counts=True)
     if len(names) < 2:
-        raise DataError(f"evaluation needs tasks of at least two groups, got only {names[0]!s}")
+        raise DataError(f"evaluation needs tasks of at least two groups, got only {names[0]!s}: hold out more")
     if counts.max() < 2:
         raise DataError("evaluation needs a group with at least two tasks; draw more tasks")
 

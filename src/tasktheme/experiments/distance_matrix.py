@@ -65,6 +65,10 @@ def block_tasks(dataset: Dataset, *, groups: int, tasks: int, ways: int, seed: i
     """(groups x tasks, ways) class numbers: groups drawn without repetition, then the classes of each task from its group."""
     sizes = np.bincount(dataset.class_group, minlength=len(dataset.group_names))
     fitting = np.flatnonzero(sizes >= ways)
+    if len(fitting) < 2:
+        raise DataError(
+            f"a matrix of blocks needs two groups with {ways} classes, but {dataset.name!r} has {len(fitting)}: hold out more"
+        )
     if not 2 <= groups <= len(fitting) or tasks < 2:
         raise DataError(
             f"a matrix of blocks needs at least two tasks of each of 2 to {len(fitting)} groups "

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from tasktheme import distributed
 from tasktheme.data.dataset import Dataset
-from tasktheme.errors import Interrupted, ModelFileError, SettingsError, TrainingError
+from tasktheme.errors import DataError, Interrupted, ModelFileError, SettingsError, TrainingError
 from tasktheme.learners.base import Learner, Noise, precision
 from tasktheme.learners.tasks import PointSource, make_sampler
 from tasktheme.learners.testing import random_classes, task_accuracies
@@ -60,7 +60,11 @@ class MetaTrainer:
             raise SettingsError("early stopping (patience) needs validation classes, and this data set has none")
         self.learner.to(self.device)
         self.points = PointSource(self.dataset, self.device)
-        ways = settings.training_ways
+        ways, classes = settings.training_ways, len(self.dataset.class_names)
+        if settings.ways <= classes < ways:
+            raise DataError(
+                f"{self.dataset.name!r} has {classes} classes, but training tasks ask for {ways} ways; set train_ways to fewer"
+            )
         self.sampler = make_sampler(self.dataset, settings, self.device, ways=ways, seed=settings.seed)
         if self.validation is not None:
             self._listed = random_classes(self.validation, settings, settings.validation_tasks, seed=self._validation_seed)

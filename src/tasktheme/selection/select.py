@@ -108,6 +108,9 @@ def _greedily(policy: Policy, pool: Pool, targets: Pool | None, now: Now, k: int
 
 def _as_tasks(given: list[TaskSet | Tasks | None]) -> tuple[list[Tasks | None], int | None]:
     """Task sets as tasks that compare by content: of one model and, if their sizes differ, brought to the smallest."""
+    for part in given:
+        if part is not None and not isinstance(part, TaskSet | Tasks):
+            raise DataError(f"expected a task set (model.embed) or tasks with images (draw_tasks), got {type(part).__name__}")
     if any(isinstance(part, Tasks) for part in given):
         if any(isinstance(part, TaskSet) for part in given):
             raise DataError("pool, targets and recent must all be task sets, or all tasks with images")

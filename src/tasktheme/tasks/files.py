@@ -69,9 +69,9 @@ def csv_bytes(table: pa.Table, *, names: bool = True) -> bytes:
     import pyarrow as pa
     import pyarrow.csv as pc
 
-    texts = {name: _joined(table, name) for name in table.column_names if pa.types.is_list(table.schema.field(name).type)}
-    for name, values in texts.items():
-        table = table.set_column(table.column_names.index(name), name, pa.array(values))
+    for place, field in enumerate(table.schema):
+        if pa.types.is_nested(field.type) or pa.types.is_binary(field.type):  # of which CSV has none
+            table = table.set_column(place, field.name, pa.array(_texts(table, field.name), type=pa.string()))
     buffer = io.BytesIO()
     pc.write_csv(table, buffer, pc.WriteOptions(include_header=names))
     return buffer.getvalue()
@@ -246,14 +246,13 @@ def _numpy(table: pa.Table, name: str) -> np.ndarray[Any, Any]:
     import pyarrow as pa
 
     kind = table.schema.field(name).type
-    if pa.types.is_list(kind):
-        return np.array(_joined(table, name), dtype=np.str_)
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
         array: np.ndarray[Any, Any] = table.column(name).to_numpy()
         if array.dtype != object:
             return array
-    return np.array(["" if value is None else str(value) for value in table.column(name).to_pylist()], dtype=np.str_)
+    return np.array(_texts(table, name), dtype=np.str_)
 
 
-def _joined(table: pa.Table, name: str) -> list[str]:
-    return ["" if value is None else " ".join(str(one) for one in value) for value in table.column(name).to_pylist()]
+def _texts(table: pa.Table, name: str) -> list[str]:
+    values = table.column(name).to_pylist()
+    return ["" if value is None else " ".join(map(str, value)) if isinstance(value, list) else str(value) for value in values]

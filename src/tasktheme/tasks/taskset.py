@@ -232,7 +232,7 @@ class TaskSet:
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the tasks with their model's fingerprint: to .parquet, which pandas, polars and DuckDB read, .csv or .npz.
 
-        Parquet keeps everything; CSV and NumPy keep columns of numbers and texts, and an absent text becomes empty.
+        Parquet keeps everything; CSV and NumPy keep numbers and texts: anything else becomes a text, an absent one an empty one.
         """
         target = Path(path)
         if target.exists() and not overwrite:
