@@ -97,11 +97,10 @@ class PTM:
         resume: bool = False,
         compiled: bool | None = None,
     ) -> PTM:
-        """Train on ``tasks`` tasks drawn from ``data``: a data set, episodes, or arrays in a list or by name:
-        then each is an unlabelled task.
+        """Train on ``tasks`` tasks drawn from ``data``.
 
         Args:
-            data: where tasks are drawn from.
+            data: a data set; or unlabelled tasks: arrays, in a list or by name, or episodes.
             tasks: how many, rounded up to whole mini-batches.
             progress: show a progress bar on standard error.
             checkpoint: a file that keeps the state of the training, written now and then and on interrupt; the state before

@@ -54,9 +54,10 @@ def _draw_curves(axes: Axes, result: Result, look: Mapping[str, tuple[str, Any]]
     for name, policy in result["policies"].items():
         (colour, line), steps = look[name], np.array(policy["curve"]["steps"]) / unit
         smooth = np.array(policy["curve"]["smoothed"]).reshape(len(policy["seeds"]), len(steps))
+        dot = "o" if len(steps) == 1 else None  # a single test makes no line
         if len(smooth) > 1:
-            axes.plot(steps, smooth.T, color=colour, linewidth=0.5, alpha=0.35)
-        axes.plot(steps, smooth.mean(axis=0), color=colour, linestyle=line, linewidth=1.6)
+            axes.plot(steps, smooth.T, color=colour, linewidth=0.5, alpha=0.35, marker=dot, markersize=2)
+        axes.plot(steps, smooth.mean(axis=0), color=colour, linestyle=line, linewidth=1.6, marker=dot, markersize=4)
     seeds = max(len(policy["seeds"]) for policy in result["policies"].values())
     axes.set_xlabel(f"training tasks{' (thousands)' if unit > 1 else ''}")
     axes.set_ylabel(f"accuracy, smoothed by {result['smoothing']:g}")

@@ -271,6 +271,16 @@ def test_every_policy_has_one_name_in_pictures() -> None:
     assert names == ["PTM", "Task2Vec", "Worst case", "Random", "Diverse", "of-a-user", "Predicted"]
 
 
+def test_a_single_test_on_the_way_is_seen_in_the_picture() -> None:
+    result = {"learner": "maml", "setting": "induction", "test_tasks": 3, "smoothing": 0.9}
+    for tests, marked in ((1, True), (2, False)):
+        curve = {"steps": list(range(tests)), "smoothed": [[0.2] * tests, [0.3] * tests]}
+        [axes] = lifelong_figure([result | {"policies": {"random": {"seeds": [0, 1], "steps": [2], "curve": curve}}}]).axes
+        lines = [line for line in axes.lines if len(line.get_xdata())]
+        assert len(lines) == 3
+        assert all((line.get_marker() == "o") == marked for line in lines)
+
+
 def test_the_moving_average_is_that_of_pandas() -> None:
     values = np.random.default_rng(0).normal(size=(2, 50))
     for weight in (0.98, 0.5, 0.0):
