@@ -441,6 +441,8 @@ def test_refit_keeps_the_encoder_to_the_bit_and_is_saved_like_any_model(model: t
     assert all(torch.equal(ours[name], theirs[name]) for name in ours if not name.startswith("themes."))
     assert ours["themes.Sigma"].shape == (5, 5)
     assert wide.trained_on["themes_refitted_to"] == "small"
+    assert repr(wide).endswith("of 'small', themes refitted to 'small')")
+    assert repr(model).endswith("of 'small')")
     wide.save(tmp_path / "wide")
     assert_same_weights(tt.PTM.load(tmp_path / "wide"), wide)
     assert_same_weights(model.refit(data, themes=5, covariance="diagonal", polish_tasks=6, progress=False), wide)

@@ -37,7 +37,7 @@ def test_everything_runs_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TASKTHEME_CACHE", str(tmp_path / "cache"))
     make_photos(tmp_path / "photos")
-    assert len(COMMANDS) == 7
+    assert len(COMMANDS) == 9
     for command in COMMANDS:
         program, *words = shlex.split(command)
         assert program == "tasktheme"
@@ -49,7 +49,7 @@ def test_everything_runs_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert not leaving.value.code, command
     exec(compile(PYTHON, "tutorial.md", "exec"), {})
     pages = {file.name: file.read_text(encoding="utf-8") for file in tmp_path.glob("*.html")}
-    assert set(pages) == {"atlas.html", "tasks.html", "small.html", "again.html", "mine.html"}
+    assert set(pages) == {"atlas.html", "tasks.html", "own.html", "small.html", "again.html", "mine.html"}
     samples = {name: re.findall(r'"samples":"([^"]+)"', page) for name, page in pages.items()}
     assert samples["small.html"] == []
     assert len(samples["tasks.html"]) == 1

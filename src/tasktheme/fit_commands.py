@@ -138,10 +138,11 @@ def refit(
 ) -> None:
     """Fit new themes to a data set's training part, with a model's encoder as it is: a minute or two, no training.
 
-    For another number of themes, or for your own data where its images are like those that the encoder knows.
+    For another number of themes, or for your own data where its images are like those that the encoder knows. With --unlabelled
+    the themes are of the very tasks in DATA; where these are all that you compare, add --set polish_start=tasks.
 
     Examples: `tasktheme refit omniglot-default omniglot --themes 32 --set covariance=diagonal --out wide`,
-    `tasktheme refit omniglot-default glyphs --themes auto --out glyphs-model`
+    `tasktheme refit omniglot-default tasks/ --unlabelled --themes 32 --set polish_start=tasks --out own`
     """
     from tasktheme.ptm import PTM
     from tasktheme.storage import check_output

@@ -83,7 +83,10 @@ class PTM:
         self._fitted: Fitted | None = None
 
     def __repr__(self) -> str:
-        state = f"fitted on {self.trained_on['tasks']:,} tasks of {self.trained_on['data']!r}" if self._fitted else "not fitted"
+        state, about = "not fitted", self.trained_on
+        if self._fitted:
+            state = f"fitted on {about['tasks']:,} tasks of {about['data']!r}"
+            state += f", themes refitted to {about['themes_refitted_to']!r}" if "themes_refitted_to" in about else ""
         return f"PTM(themes={self.settings.themes}, latent_dim={self.settings.latent_dim}, {state})"
 
     def fit(
