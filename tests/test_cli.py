@@ -315,6 +315,13 @@ def test_what_the_training_held_out_stays_held_out(run, tmp_path: Path) -> None:
     assert len(set(tt.TaskSet.load(file).columns["group"])) == 1  # of other data a quarter
 
 
+def test_a_link_to_itself_is_no_data_set(run, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    code, _, err = run("explore", model, tmp_path / "loop", "--out", tmp_path / "x.html")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "there is no file or folder" in err
+
+
 def test_fit_says_how_to_train_on_few_images_or_classes(run, tmp_path: Path) -> None:
     np.savez(tmp_path / "few.npz", x=np.zeros((24, 3)), y=np.repeat(np.arange(8), 3))
     np.savez(tmp_path / "narrow.npz", x=np.zeros((80, 3)), y=np.repeat(np.arange(4), 20))

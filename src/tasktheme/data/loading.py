@@ -176,4 +176,5 @@ def _from_object(source: Any, decoding: Decoding, columns: Sequence[str] | None)
 
 def path_name(path: Path) -> str:
     """What a data set from this file or folder is called."""
-    return path.resolve().stem if path.is_file() else path.resolve().name
+    real = Path(os.path.realpath(path))  # Path.resolve raises where links lead to one another
+    return real.stem if path.is_file() else real.name
