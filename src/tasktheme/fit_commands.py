@@ -30,7 +30,6 @@ from tasktheme.options import (
     Quiet,
     Resume,
     Size,
-    Source,
     Unlabelled,
     find_checkpoint,
     leave,
@@ -39,6 +38,7 @@ from tasktheme.options import (
     parse_themes,
     save_result,
 )
+from tasktheme.source import Source
 from tasktheme.training.resumable import CHECKPOINT_SECONDS
 
 

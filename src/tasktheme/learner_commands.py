@@ -30,7 +30,6 @@ from tasktheme.options import (
     Resume,
     Seed,
     Size,
-    Source,
     find_checkpoint,
     leave,
     parse_changes,
@@ -38,6 +37,7 @@ from tasktheme.options import (
     save_result,
 )
 from tasktheme.plot_commands import check_picture, save_picture
+from tasktheme.source import Source
 from tasktheme.training.resumable import CHECKPOINT_SECONDS
 
 if TYPE_CHECKING:

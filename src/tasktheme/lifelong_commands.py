@@ -22,10 +22,10 @@ from tasktheme.options import (
     HeldOut,
     Quiet,
     Size,
-    Source,
     leave,
     parse_changes,
 )
+from tasktheme.source import Source
 
 
 class SettingName(StrEnum):

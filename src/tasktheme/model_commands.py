@@ -32,7 +32,6 @@ from tasktheme.options import (
     Quiet,
     Seed,
     Shots,
-    Source,
     TasksFile,
     Ways,
     counted,
@@ -40,6 +39,7 @@ from tasktheme.options import (
     refuse_existing,
 )
 from tasktheme.plot_commands import check_picture, save_picture
+from tasktheme.source import Source
 from tasktheme.task_tables import load_file, pipe_csv, warn_of_collapse
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from tasktheme.options import (
     Overwrite,
     Part,
     PartOf,
-    Source,
     refuse_existing,
 )
+from tasktheme.source import Source
 from tasktheme.task_tables import Tasks, load_file
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from tasktheme.options import (
     Part,
     PartOf,
     Quiet,
-    Source,
 )
+from tasktheme.source import Source
 from tasktheme.task_tables import Resized, TableOut, check_out, deliver, labels, load_file, warn_of_collapse
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ from tasktheme.options import (
     Overwrite,
     Part,
     PartOf,
-    Source,
     print_table,
     refuse_existing,
 )
+from tasktheme.source import Source
 from tasktheme.task_tables import Resized, TableOut, Tasks, check_out, deliver, labels, load_file, pipe_csv, warn_of_sizes
 from tasktheme.untrusted import exists
 

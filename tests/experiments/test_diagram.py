@@ -21,7 +21,7 @@ def model() -> tt.PTM:
 
 
 @pytest.fixture(scope="module")
-def tested() -> testing.Tested:
+def after_test() -> testing.Tested:
     learner = tt.MetaLearner("protonet", device="cpu", ways=3, queries=3, filters=4, modules=3, train_ways=3)
     return testing.run_test(learner.fit(small_images(), 4, progress=False), small_images(seed=1), 12, seed=5)
 
@@ -31,20 +31,20 @@ def mixtures(model: tt.PTM, data: tt.Dataset, drawn: tt.Episodes) -> np.ndarray:
     return model.embed([data.x[rows] for rows in drawn.batch.rows.numpy()]).concentration
 
 
-def test_entropies_are_those_of_the_tested_tasks(model: tt.PTM, tested: testing.Tested) -> None:
-    found = entropy_accuracy(tested, model)
-    gamma = mixtures(model, tested.dataset, tested.episodes())
+def test_entropies_are_those_of_the_tested_tasks(model: tt.PTM, after_test: testing.Tested) -> None:
+    found = entropy_accuracy(after_test, model)
+    gamma = mixtures(model, after_test.dataset, after_test.episodes())
     np.testing.assert_allclose(found.x, [stats.dirichlet(row).entropy() for row in gamma], rtol=1e-5)
-    np.testing.assert_array_equal(found.accuracy, tested.learner.test(tested.dataset, 12, seed=5).accuracy)
+    np.testing.assert_array_equal(found.accuracy, after_test.learner.test(after_test.dataset, 12, seed=5).accuracy)
 
 
-def test_distances_are_from_the_tested_task_to_the_training_tasks(model: tt.PTM, tested: testing.Tested) -> None:
+def test_distances_are_from_the_tested_task_to_the_training_tasks(model: tt.PTM, after_test: testing.Tested) -> None:
     training = small_images()
-    found = distance_accuracy(tested, model, training, training_tasks=9)
+    found = distance_accuracy(after_test, model, training, training_tasks=9)
     drawn = training.episodes(ways=3, shots=4, n=9, seed=5, within_group=False)
     asked, known = (
         Dirichlet(torch.tensor(mixtures(model, data, tasks)))
-        for data, tasks in ((tested.dataset, tested.episodes()), (training, drawn))
+        for data, tasks in ((after_test.dataset, after_test.episodes()), (training, drawn))
     )
     for task, distance in enumerate(found.x):
         one = Dirichlet(asked.concentration[task].expand(9, -1))

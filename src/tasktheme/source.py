@@ -1,0 +1,171 @@
+"""The data that a command was pointed at, as its options say it is to be read."""
+
+from __future__ import annotations
+
+import warnings
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tasktheme import distributed
+from tasktheme.errors import DataError, SettingsError
+from tasktheme.options import SHOTS, Part
+from tasktheme.untrusted import exists, expand_home
+
+if TYPE_CHECKING:
+    from tasktheme.data.dataset import Dataset, DataSplit
+    from tasktheme.data.episodes import Episodes, EpisodeStream, Range
+    from tasktheme.learners.meta import MetaLearner
+    from tasktheme.ptm import PTM
+
+_SIDE = 64  # pixels of an image where neither an option nor a model says how many
+
+
+@dataclass(frozen=True)
+class Source:
+    """The data that a command was pointed at.
+
+    With a ``model`` image files become like those that it knows: of its size unless there is one, grey or in colour, and
+    inverted where they are negatives, unless ``invert`` says whether. What the training of ``model`` or ``learner`` held out of
+    data of this name is held out again, unless ``held_out`` says what.
+    """
+
+    data: str
+    data_dir: Path | None
+    size: int | None
+    held_out: list[str] | None
+    allow_damaged: bool
+    quiet: bool
+    model: PTM | None = None
+    invert: bool | None = None
+    learner: MetaLearner | None = None
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder or zip of images; a data set that has this name goes first."""
+        from tasktheme.data.loading import is_named
+
+        path = expand_home(self.data)
+        return not is_named(self.data) and exists(path) and (path.is_dir() or path.suffix.lower() == ".zip")
+
+    def split(self) -> DataSplit:
+        """All parts of a labelled data set."""
+        from tasktheme.data.loading import load_dataset
+
+        with distributed.leader_first():
+            split = load_dataset(self.data, data_dir=self.data_dir, split=self._split(), **self._form())
+        if not self._inverts(split.train):
+            return split
+        parts = {name: getattr(split, name) for name in ("train", "test", "val")}
+        return replace(split, **{name: part.inverted() for name, part in parts.items() if part is not None})
+
+    def part(self, part: Part) -> Dataset:
+        """A part of a labelled data set."""
+        split = self.split()
+        wanted: Dataset | None = getattr(split, part.value)
+        if wanted is None:
+            raise DataError(f"{split.name!r} has no part 'val'; it has train and test")
+        return wanted
+
+    def draw(self, *chosen: Any) -> Episodes | Dataset:
+        """The tasks of :meth:`stream`, with the same arguments, all at once."""
+        from tasktheme.data.episodes import EpisodeStream
+
+        tasks = self.stream(*chosen)
+        return tasks.all() if isinstance(tasks, EpisodeStream) else tasks
+
+    def stream(
+        self,
+        unlabelled: bool | None,
+        part: Part,
+        ways: Range | None,
+        shots: Range | None,
+        number: int | None,
+        seed: int,
+        tasks_file: Path | None,
+        all_combinations: bool,
+    ) -> EpisodeStream | Dataset:
+        """Tasks: each folder one, or from a part of a labelled data set random ones, those of a file, or all there are.
+
+        The latter are drawn when they are wanted, as there may be millions.
+        """
+        if self.holds_tasks(unlabelled, tasks_file, all_combinations):
+            drawing = {"--ways": ways, "--shots": shots, "-n": number, "--part": None if part is Part.test else part}
+            if given := [option for option, value in drawing.items() if value is not None]:
+                raise SettingsError(
+                    f"{' and '.join(given)}: each folder (or array) of {self.data!r} is one task, so none is drawn; "
+                    "--labelled draws tasks from its classes"
+                )
+            return self.tasks()
+        dataset = self.part(part)
+        shots = SHOTS if shots is None else shots
+        if all_combinations:
+            every = dataset.combinations() if ways is None else dataset.combinations(ways)  # type: ignore[arg-type]  # checked there
+            return dataset.stream(shots=shots, n=number, seed=seed, tasks=every)
+        try:
+            return dataset.stream(ways, shots, number, seed=seed, tasks=tasks_file)
+        except DataError as error:  # a listed class may be in another part
+            whole = f"{dataset.name!r} has no class"
+            if whole not in str(error):
+                raise
+            raise DataError(str(error).replace(whole, f"the part {part.value!r} (--part) of {whole}")) from error
+
+    def holds_tasks(self, unlabelled: bool | None, tasks_file: Path | None, all_combinations: bool) -> bool:
+        """Whether each folder or array is one task, so that none is drawn."""
+        listed = all_combinations or tasks_file is not None
+        if (unlabelled is True) + all_combinations + (tasks_file is not None) > 1:
+            raise SettingsError("--unlabelled, --tasks-file and --all-combinations exclude each other: give one")
+        return self.is_folder and not listed if unlabelled is None else unlabelled
+
+    def tasks(self) -> Dataset:
+        """Unlabelled tasks."""
+        from tasktheme.data.loading import load_tasks
+
+        if self.held_out is not None:
+            raise SettingsError(
+                f"--held-out goes with classes, but each folder (or array) of {self.data!r} is one task: leave it out"
+            )
+        with distributed.leader_first():
+            tasks = load_tasks(self.data, **self._form())
+        return tasks.inverted() if self._inverts(tasks) else tasks
+
+    def _form(self) -> dict[str, Any]:
+        """What images become."""
+        known = self.model.point_shape if self.model is not None else ()
+        channels, side = (known[0], known[-1]) if len(known) == 3 else (None, _SIDE)
+        size = side if self.size is None else self.size
+        return {"size": size, "channels": channels, "allow_damaged": self.allow_damaged, "progress": not self.quiet}
+
+    def _inverts(self, images: Dataset) -> bool:
+        """Whether black and white are to be exchanged; where nobody has said so, a line tells it."""
+        if self.invert is not None or self.model is None or not self.is_folder:
+            return bool(self.invert)
+        from tasktheme.negatives import are_negatives
+
+        if found := are_negatives(images, self.model):
+            line = "the images are negatives of those that the model knows and were inverted; --no-invert leaves them as they are"
+            warnings.warn(line, stacklevel=2)
+        return found
+
+    def _split(self) -> float | list[str] | None:
+        held_out = self._held_out_before() if self.held_out is None else self.held_out
+        if held_out is not None and len(held_out) == 1:
+            with suppress(ValueError):
+                if 0.0 < (fraction := float(held_out[0])) < 1.0:  # 7 is the name of a class
+                    return fraction
+        return held_out
+
+    def _held_out_before(self) -> list[str] | None:
+        """What was held out of data of this name in a training, as the model or learner tells."""
+        from tasktheme.data.loading import is_named, path_name
+
+        trained = self.model or self.learner
+        if trained is None or is_named(self.data):
+            return None
+        about, name = trained.trained_on, path_name(expand_home(self.data))
+        for data, held_out in (("themes_refitted_to", "themes_held_out"), ("data", "held_out")):
+            found = about.get(held_out)
+            if about.get(data) == name and isinstance(found, list) and all(isinstance(part, str) for part in found):
+                return found
+        return None
