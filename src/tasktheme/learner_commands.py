@@ -233,12 +233,12 @@ def experiment(
         raise OutputError(f"cannot make the folder {str(out)!r}: {error.strerror or error}") from error
     for path in (numbers, picture):
         refuse_existing(path, overwrite=overwrite)
-    given = None if learner is None else MetaLearner.load(learner, device=DeviceName.cpu.value)
+    given = None if learner is None else MetaLearner.load(learner, device=device.value)
     split = Source(data, data_dir, size, held_out, allow_damaged, quiet, learner=given).split()
     needs_model = name != ExperimentName.accuracy_histogram
     try:
         themes = _model(model, out / "model", split, model_tasks, device.value, quiet) if needs_model else None
-        trained = _learner(learner, out / "learner", split, learner_tasks, device.value, quiet)
+        trained = given or _learner(out / "learner", split, learner_tasks, device.value, quiet)
     except Interrupted as stop:
         leave(f"{str(stop).split(';')[0]}; run the same command again to go on", INTERRUPTED)
     if known is not None:
@@ -280,17 +280,16 @@ def _model(given: Path | None, own: Path, split: Any, tasks: int, device: str, q
     return PTM.load(given or own, device=device)
 
 
-def _learner(given: Path | None, own: Path, split: Any, tasks: int, device: str, quiet: bool) -> MetaLearner:
+def _learner(own: Path, split: Any, tasks: int, device: str, quiet: bool) -> MetaLearner:
     from tasktheme.learners.meta import MetaLearner
 
-    if given is None:
-        checkpoint = own.with_name("learner.checkpoint")
-        if not own.exists():
-            learner = MetaLearner("maml", device=device).fit(split, tasks, progress=not quiet, checkpoint=checkpoint, resume=True)
-            if distributed.leads():
-                learner.save(own)
-        _forget(checkpoint)
-    return MetaLearner.load(given or own, device=device)
+    checkpoint = own.with_name("learner.checkpoint")
+    if not own.exists():
+        learner = MetaLearner("maml", device=device).fit(split, tasks, progress=not quiet, checkpoint=checkpoint, resume=True)
+        if distributed.leads():
+            learner.save(own)
+    _forget(checkpoint)
+    return MetaLearner.load(own, device=device)
 
 
 def _forget(checkpoint: Path) -> None:

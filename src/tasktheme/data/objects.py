@@ -36,9 +36,8 @@ def dataset_from_npz(file: Path) -> Dataset:
     """A data set from the arrays x, y and, if there, groups."""
     arrays = read_npz(file)
     if not {"x", "y"} <= set(arrays) <= {"x", "y", "groups"}:
-        some = ", ".join(map(shorten, [*arrays][:_SHOWN])) + (
-            f" and {len(arrays) - _SHOWN:,} more" if len(arrays) > _SHOWN else ""
-        )
+        more = f" and {len(arrays) - _SHOWN:,} more" if len(arrays) > _SHOWN else ""
+        some = ", ".join(map(shorten, [*arrays][:_SHOWN])) + more
         hint = "; where each array is a task: load_tasks, or --unlabelled" if arrays else ""
         raise DataError(f"{str(file)!r}: expected the arrays x, y and perhaps groups, got {some or 'none'}{hint}")
     return Dataset.from_arrays(arrays["x"], arrays["y"], arrays.get("groups"), name=file.stem)
