@@ -29,6 +29,7 @@ from tasktheme.evaluation import evaluate_tasks, same_group_auc
 from tasktheme.evaluation.rivals import frechet_distance
 from tasktheme.files import write_file
 from tasktheme.options import parse_changes
+from tasktheme.training.checkpoint_file import remove_checkpoint
 
 TUNING_SEED = 7  # of the groups that are held out for tuning
 MEASURES = ("auc", "mean_average_precision", "nearest_same_group", "largest_share")
@@ -58,7 +59,7 @@ def trained(train: tt.Dataset, tasks: int, settings: tt.Settings, folder: Path) 
     if not folder.exists():
         checkpoint = folder.with_suffix(".checkpoint")
         tt.PTM(settings=settings).fit(train, tasks, checkpoint=checkpoint, resume=True).save(folder)
-        checkpoint.unlink(missing_ok=True)
+        remove_checkpoint(checkpoint)
     return tt.PTM.load(folder), time.perf_counter() - begun
 
 

@@ -10,6 +10,7 @@ import torch
 
 import tasktheme as tt
 from oracles.small import SMALL, small_images
+from tasktheme.bench.speed import random_images
 from tasktheme.data.episodes import EpisodeSampler
 from tasktheme.data.random import random_normal
 from tasktheme.nets.build import Networks
@@ -80,6 +81,13 @@ def test_a_compiled_step_is_the_step(changes: dict[str, object]) -> None:
     compiled.themes.assign(eager.themes)
     for ours, expected in zip(gradients(compiled), gradients(eager), strict=True):
         assert (ours - expected).norm() <= 1e-3 * expected.norm() + 1e-7
+
+
+def test_the_papers_recipe_compiles_at_its_own_size() -> None:
+    settings, data = tt.Settings.preset("paper"), random_images(1)
+    trainer = Trainer(settings, Networks(settings, data.point_shape, GPU), data, 8, GPU, compiled=True)
+    trainer.run(progress=False)  # a fault of the compiler is a warning, which is an error here
+    assert trainer.compiled
 
 
 def test_bfloat16_gives_nearly_the_same_gradient() -> None:

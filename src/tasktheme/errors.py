@@ -38,7 +38,7 @@ class LostProcess(TaskThemeError, ConnectionError):
 
 
 class TrainingWarning(UserWarning):
-    """Training went to its end, but the themes or the embedding say nothing."""
+    """What its user should know of a training that goes on: themes or embeddings that say nothing, a step not compiled."""
 
 
 class Interrupted(TaskThemeError, KeyboardInterrupt):

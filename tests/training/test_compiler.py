@@ -7,14 +7,16 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch._dynamo.exc import TorchDynamoException
 
 import tasktheme as tt
 from oracles.small import SMALL, small_images
-from tasktheme.errors import SettingsError
-from tasktheme.training import compiler
+from tasktheme.errors import SettingsError, TrainingWarning
+from tasktheme.training import compiler, health, loop
 from tasktheme.training.compiler import is_compiled, silent_compiler
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
@@ -45,6 +47,38 @@ def test_only_long_trainings_on_a_gpu_with_a_compiler_are_compiled_unasked(monke
         is_compiled(True, GPU, 1)
 
 
+@pytest.mark.parametrize("late", [False, True], ids=["first step", "after the warm-up"])
+def test_a_step_that_torch_fails_to_compile_is_taken_without(monkeypatch: pytest.MonkeyPatch, late: bool) -> None:
+    failing = "_updated_themes" if late else "_forward"
+
+    def compile_all_but_one(function: Any, **options: bool) -> Any:
+        def fail(*inputs: Any) -> None:
+            raise TorchDynamoException("1280 v.s. 64\nand where in the compiler that was")
+
+        return fail if function.__name__ == failing else function
+
+    def trained(compiled: bool) -> tt.PTM:
+        return tt.PTM(settings=SMALL, device="cpu").fit(small_images(), tasks=40, progress=False, compiled=compiled)
+
+    monkeypatch.setattr(compiler, "compiler_fault", lambda device: None)
+    monkeypatch.setattr(loop, "compile_step", compile_all_but_one)
+    with pytest.warns(TrainingWarning) as said:
+        ours = trained(compiled=True)
+    [line] = [str(one.message) for one in said if "compile" in str(one.message)]
+    assert line == "torch cannot compile this training's step (1280 v.s. 64): it goes on without, and more slowly"
+    with pytest.warns(TrainingWarning, match="the embedding has collapsed"):
+        expected = trained(compiled=False)
+    torch.testing.assert_close(ours.themes.mu, expected.themes.mu, rtol=0, atol=0)
+
+
+def test_a_compiled_training_warns_of_collapsed_themes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiler, "compiler_fault", lambda device: None)
+    monkeypatch.setattr(loop, "compile_step", lambda function, **options: function)
+    monkeypatch.setattr(health, "_LARGEST_SHARE", 0.0)
+    with pytest.warns(TrainingWarning, match="collapsed"):
+        tt.PTM(settings=SMALL, device="cpu").fit(small_images(), tasks=40, progress=False, compiled=True)
+
+
 def test_silence_ends_with_the_training() -> None:
     logger = logging.getLogger("torch._dynamo")
     before, filters = logger.level, list(warnings.filters)
@@ -66,7 +100,7 @@ from tasktheme.training.checkpoint import resume_training, save_training
 from tasktheme.training import loop
 from tasktheme.training.loop import Trainer
 
-loop.compile_step = lambda function: torch.compile(function, dynamic=False, backend="aot_eager")
+loop.compile_step = lambda function, **options: torch.compile(function, dynamic=False, backend="aot_eager")
 
 def trainer(compiled):
     data, cpu = small_images(), torch.device("cpu")
@@ -88,7 +122,7 @@ for ours in (compiled, resumed):
 
 @pytest.mark.slow
 def test_a_traced_training_gives_the_same_numbers_and_resumes(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", _COMPILED_TRAININGS, str(tmp_path / "state")]
+    command = [sys.executable, "-W", "ignore:the embedding has collapsed", "-c", _COMPILED_TRAININGS, str(tmp_path / "state")]
     done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from tasktheme.errors import TrainingWarning
+from tasktheme.training.compiler import first_line
 from tasktheme.training.embedding import EmbeddedTasks
 
 _LARGEST_SHARE = 0.9  # of all data points in one theme
@@ -30,6 +31,15 @@ def warn_of_wide_themes(dim: int) -> None:
             TrainingWarning,
             stacklevel=2,
         )
+
+
+def warn_of_compiler(fault: Exception) -> None:
+    """Say that torch failed to compile the step."""
+    warnings.warn(
+        f"torch cannot compile this training's step ({first_line(fault)}): it goes on without, and more slowly",
+        TrainingWarning,
+        stacklevel=2,
+    )
 
 
 def warn_of_themes(share: Float[Tensor, " K"]) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NoReturn
@@ -27,10 +26,10 @@ from tasktheme.nets.build import Networks
 from tasktheme.progress import Advance, progress_bar
 from tasktheme.settings import Settings
 from tasktheme.training.choice import LADDER, Choice, choose_themes, embedded_parts, held_out_groups
-from tasktheme.training.compiler import compile_step, silent_compiler
+from tasktheme.training.compiler import compile_step, compiler_failures, silent_compiler
 from tasktheme.training.embedding import TaskPoints, embed_batch, embed_tasks
 from tasktheme.training.graph import Beside, CapturedStep
-from tasktheme.training.health import warn_of_dropped, warn_of_embedding, warn_of_themes
+from tasktheme.training.health import warn_of_compiler, warn_of_dropped, warn_of_embedding, warn_of_themes
 from tasktheme.training.interrupt import stop_requests
 from tasktheme.training.polish import em_sweep, polish, start_from_tasks, start_themes
 from tasktheme.training.resumable import CHECKPOINT_SECONDS
@@ -99,8 +98,9 @@ class Trainer:
         self.themes = self._themes(alike)
         if self.compiled:
             alone = () if self._shared else ("_updated_themes",)  # which asks the other processes, and then is not compiled
-            for name in ("_draw", "_forward", *alone):
-                setattr(self, name, compile_step(getattr(self, name)))
+            self._programs = ("_draw", "_forward", *alone)
+            for name in self._programs:
+                setattr(self, name, compile_step(getattr(self, name), mixed_orders=settings.norm != "batch"))
         self._counter = torch.zeros((), dtype=torch.int64, device=self.device)  # the step, where the device sees it
         self.running = RunningMeans()
         self._drawn: tuple[Tensor, ...] | None = None  # the mini-batch that comes next
@@ -118,7 +118,7 @@ class Trainer:
         """
         distributed.check_same_step(self.step)
         total, done = self.steps * self.settings.batch_tasks, self.step * self.settings.batch_tasks
-        with stop_requests() as stopping, silent_compiler() if self.compiled else nullcontext():
+        with stop_requests() as stopping:
             with progress_bar("training", total, done=done, show=progress) as advance:
                 self._run_steps(advance, stopping, checkpoint)
             if not self.finished:
@@ -177,7 +177,22 @@ class Trainer:
         raise Interrupted(f"training was interrupted after {done:,} of {total:,} tasks")
 
     def train_step(self) -> None:
-        """One mini-batch; on a GPU, after the first few, the replay of one recorded mini-batch."""
+        """One mini-batch; where torch fails to compile it, which it finds before anything changed, by its plain operations."""
+        if self.compiled:
+            try:
+                with silent_compiler():
+                    self._take_step()
+            except compiler_failures() as fault:
+                warn_of_compiler(fault)
+                for name in self._programs:
+                    delattr(self, name)  # what is left is the method of that name
+                self.compiled, self._captured = False, None
+        if not self.compiled:
+            self._take_step()
+        self.step += 1
+
+    def _take_step(self) -> None:
+        """On a GPU, after the first few, the replay of one recorded mini-batch."""
         if self._captured is None:
             self._counter.fill_(self.step)
             self._drawn = tuple(part.clone() for part in self._draw(self._counter))
@@ -185,7 +200,6 @@ class Trainer:
             body = partial(self._step_on_device, themes_move=themes_move)
             self._captured = CapturedStep(body) if self.device.type == "cuda" and not self._shared else body
         self._captured()
-        self.step += 1
 
     def _step_on_device(self, *, themes_move: bool) -> None:
         """E-step, bound, gradient step and, after the warm-up, the online update of the themes.
