@@ -48,6 +48,7 @@ def test_every_policy_in_both_settings(run, made: tuple[Path, Path, Path], tmp_p
     assert len(result["comparisons"]) == 15
     assert "ptm less random" in out
     assert "over seeds" in out
+    assert "% of their tasks are the same" in out
     code, _, err = run("experiment", "lifelong", *common, "--policies", "worst-case,ptm", "--setting", "transduction", "-q")
     assert code == 0, err
     assert (tmp_path / "out" / "maml-transduction" / "final.parquet").exists()

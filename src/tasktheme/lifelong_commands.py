@@ -133,7 +133,8 @@ def _lines(result: dict[str, Any]) -> list[str]:
             )
     return lines + [
         f"{pair['first']} less {pair['second']}: {100 * pair['mean']:+.2f} points, "
-        f"+- {_points(pair['over_tasks'])} over tasks, +- {_points(pair['over_seeds'])} over seeds"
+        f"+- {_points(pair['over_tasks'])} over tasks, +- {_points(pair['over_seeds'])} over seeds; "
+        f"{100 * pair['tasks_in_common']:.0f} % of their tasks are the same"
         for pair in result["comparisons"]
     ]
 

@@ -22,7 +22,7 @@ from tasktheme.errors import DataError, Interrupted, ModelFileError, SettingsErr
 from tasktheme.experiments.lifelong import arms as engine
 from tasktheme.experiments.lifelong import run as running
 from tasktheme.experiments.lifelong.arms import Arm, Programs, SideBySide
-from tasktheme.experiments.lifelong.comparison import compare, mean_of, smoothed
+from tasktheme.experiments.lifelong.comparison import compare, mean_of, smoothed, tasks_in_common
 from tasktheme.experiments.lifelong.lifelong import read_results, run_lifelong
 from tasktheme.experiments.lifelong.records import Record, all_records, open_records
 from tasktheme.learners.base import Learner
@@ -258,9 +258,18 @@ def test_what_is_written(split: DataSplit, model: tt.PTM, tmp_path: Path) -> Non
     assert pair["mean"] == pytest.approx((wide["ptm"] - wide["random"]).mean())
     np.testing.assert_allclose(pair["seeds"], by_seed)
     assert pair["spread"] == pytest.approx(by_seed.std())
+    by_arm = picks.groupby(["policy", "seed"]).task.agg(set)
+    shared = [len(by_arm["ptm", seed] & by_arm["random", seed]) / 9 for seed in (0, 1)]
+    assert pair["tasks_in_common"] == pytest.approx(np.mean(shared))
     figure = lifelong_figure([result, result | {"setting": "transduction"}])
     assert len(figure.axes) == 3
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["PTM", "Random"]
+
+
+def test_tasks_in_common_are_those_of_the_same_seed() -> None:
+    first, second = {0: np.array([3, 1, 4]), 1: np.array([1, 5])}, {0: np.array([4, 8]), 1: np.array([5, 1]), 2: np.array([3])}
+    assert tasks_in_common(first, second, [0, 1]) == pytest.approx((2 / 5 + 1) / 2)
+    assert tasks_in_common({0: np.array([], dtype=int)}, {0: np.array([], dtype=int)}, [0]) == 0.0
 
 
 def test_every_policy_has_one_name_in_pictures() -> None:

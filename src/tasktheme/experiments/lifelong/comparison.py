@@ -6,7 +6,7 @@ vary with other runs. Test tasks that share classes are not independent, which t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any
@@ -19,6 +19,7 @@ from scipy.stats import t as student
 SMOOTHING = 0.98  # as in the paper
 
 Floats = npt.NDArray[np.float64]
+Tasks = npt.NDArray[np.integer[Any]]
 
 
 def smoothed(values: Floats, weight: float = SMOOTHING) -> Floats:
@@ -73,3 +74,9 @@ def compare(final: Mapping[str, Mapping[int, Floats]]) -> list[dict[str, Any]]:
             difference = np.stack([final[first][seed] - final[second][seed] for seed in both])
             found.append({"first": first, "second": second, "paired_seeds": both, **mean_of(difference).as_dict()})
     return found
+
+
+def tasks_in_common(first: Mapping[int, Tasks], second: Mapping[int, Tasks], seeds: Sequence[int]) -> float:
+    """The share of what two policies learned from, each task once, that both did; the mean over the seeds."""
+    shared = [2 * len(np.intersect1d(first[seed], second[seed])) / (len(first[seed]) + len(second[seed]) or 1) for seed in seeds]
+    return float(np.mean(shared))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tasktheme.errors import ModelFileError
-from tasktheme.experiments.lifelong.comparison import Floats, compare, mean_of, smoothed
+from tasktheme.experiments.lifelong.comparison import Floats, compare, mean_of, smoothed, tasks_in_common
 from tasktheme.experiments.lifelong.records import Record, all_records
 from tasktheme.files import write_file
 
@@ -61,6 +61,10 @@ def summarise(records: Sequence[Record], *, smoothing: float) -> dict[str, Any]:
         if tested:
             policies[policy]["final"] = mean_of(np.stack(list(tested.values()))).as_dict()
             final.setdefault(test, {})[policy] = tested
+    learned = {name: {record.arm.seed: record.picked[record.learned] for record in own} for name, own in by_policy.items()}
+    pairs = [{"steps": steps, **pair} for (steps, _), same in final.items() for pair in compare(same)]
+    for pair in pairs:
+        pair["tasks_in_common"] = tasks_in_common(learned[pair["first"]], learned[pair["second"]], pair["paired_seeds"])
     return {
         "experiment": "lifelong",
         "learner": identity["learner"],
@@ -70,7 +74,7 @@ def summarise(records: Sequence[Record], *, smoothing: float) -> dict[str, Any]:
         "smoothing": smoothing,
         "final tasks": max((len(record.final) for record in records if record.tested), default=0),
         "policies": policies,
-        "comparisons": [{"steps": steps, **pair} for (steps, _), same in final.items() for pair in compare(same)],
+        "comparisons": pairs,
     }
 
 
