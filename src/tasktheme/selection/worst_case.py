@@ -47,29 +47,30 @@ def require_learner(now: Now, name: str) -> Learner:
 
 def learner_losses(learner: Learner, tasks: Tasks, *, seed: int, compiled: WholeStep | None = None) -> Float[Tensor, " T"]:
     """The loss on each task's queries, of the learner adapted to its labelled points as when testing."""
-    support, query = labelled(tasks), tasks.query
-    assert query is not None
     found: list[Tensor] = []
     with precision(learner.settings):
         for rows in _blocks(learner, tasks, tasks.points):
-            numbers = tasks.numbers[rows]
+            part = tasks[rows]
+            support, query = labelled(part), part.query
+            assert query is not None
             if compiled is None:
-                found += adapted_losses(learner, support[rows], query[rows], Noise(seed, numbers))
+                found += adapted_losses(learner, support, query, Noise(seed, part.numbers))
             else:
-                found += compiled(learner, support[rows], query[rows], seed, numbers)
+                found += compiled(learner, support, query, seed, part.numbers)
     return torch.cat(found)
 
 
 @torch.no_grad()
 def target_entropies(learner: Learner, tasks: Tasks, targets: Tasks, *, seed: int) -> Float[Tensor, " T"]:
     """Adapted to each task, the mean over all points of all targets of -sum_c p_c ln p_c."""
-    support, images = labelled(tasks), targets.x
+    images = targets.x
     found = []
     with precision(learner.settings):
-        for rows in _blocks(learner, tasks, support.x.shape[1] + images.shape[1]):
-            noise = Noise(seed, tasks.numbers[rows])
-            adapted = learner.adapt(support[rows], noise)
-            together = len(tasks.numbers[rows])
+        for rows in _blocks(learner, tasks, tasks.points + images.shape[1]):
+            part = tasks[rows]
+            noise = Noise(seed, part.numbers)
+            adapted = learner.adapt(labelled(part), noise)
+            together = len(part)
             entropies = []
             for x in images:  # with a block of tasks at once, but batch norm sees one target at a time
                 log_p = learner.predict(adapted, x.expand(together, *x.shape), noise)

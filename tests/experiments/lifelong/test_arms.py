@@ -131,6 +131,15 @@ def test_transduction_looks_at_the_test_tasks(model: tt.PTM) -> None:
     assert run(make_world(model=model), "protonet", {"ptm": PTMPolicy()}, seeds=1).picked[0].tolist() != plain.picked
 
 
+def test_points_are_drawn_for_the_looks_alone(model: tt.PTM, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = make_world(model=model)
+    drawn: list[int] = []
+    draw = world.draw
+    monkeypatch.setattr(world, "draw", lambda numbers: drawn.append(len(numbers)) or draw(numbers))
+    run(world, "protonet", {"predicted": Predicted(looks=2)}, seeds=1)
+    assert drawn == [2, 1] * STEPS  # two looks, then what was picked, though the pool has six tasks
+
+
 def test_arms_do_not_depend_on_each_other(model: tt.PTM) -> None:
     world = make_world("maml", model=model)
     together, alone = run(world, "maml", policies()), run(world, "maml", {"ptm": PTMPolicy()}, seeds=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Int64
@@ -85,11 +85,12 @@ class World:
             return policy.describe(Tasks(numbers, gamma=self._gamma[key]))
         if policy.sees_learner:  # and so looks at the points at each pick
             return policy.describe(Tasks(numbers))
-        return torch.cat([policy.describe(self.tasks(policy, part)) for part in numbers.split(self._tasks_at_once())])
+        parts = numbers.split(self._tasks_at_once())
+        return torch.cat([policy.describe(Tasks(part, *self.draw(part))) for part in parts])
 
     def tasks(self, policy: Policy, numbers: Int64[Tensor, " T"]) -> Tasks:
         """Tasks with all their points, where a policy looks at any: every policy knows the same of a task."""
-        return Tasks(numbers, *self.draw(numbers)) if {"support", "query"} & set(policy.needs) else Tasks(numbers)
+        return UndrawnTasks(numbers, world=self) if {"support", "query"} & set(policy.needs) else Tasks(numbers)
 
     def targets(self, policy: Policy) -> Pool | None:
         """The test tasks as a policy sees them, in transduction."""
@@ -116,3 +117,21 @@ class World:
     def _tasks_at_once(self) -> int:
         points = self.learner.ways * (self.learner.shots + self.learner.queries)
         return max(1, _POINTS_AT_ONCE.get(self.device.type, _POINTS_AT_ONCE["cpu"]) // points)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UndrawnTasks(Tasks):
+    """Tasks whose points are drawn for those that somebody looks at: for a part of them, which is asked for by its rows."""
+
+    world: World
+
+    @property
+    def points(self) -> int:
+        """How many images each task has, labelled or not."""
+        settings = self.world.learner
+        return settings.ways * (settings.shots + settings.queries)
+
+    def __getitem__(self, rows: Int64[Tensor, " t"] | slice) -> Tasks:
+        """Some of the tasks, drawn."""
+        numbers = self.numbers[rows]
+        return Tasks(numbers, *self.world.draw(numbers))
