@@ -37,8 +37,8 @@ from tasktheme.options import (
     save_result,
 )
 from tasktheme.plot_commands import check_picture, save_picture
+from tasktheme.settings import CHECKPOINT_SECONDS
 from tasktheme.source import Source
-from tasktheme.training.resumable import CHECKPOINT_SECONDS
 
 if TYPE_CHECKING:
     from tasktheme.learners.meta import MetaLearner
