@@ -19,7 +19,7 @@ from tasktheme.options import (
     DataDir,
     Device,
     DeviceName,
-    HeldOut,
+    KnownHeldOut,
     Quiet,
     Size,
     leave,
@@ -61,7 +61,7 @@ def lifelong(
     device: Device = DeviceName.auto,
     data_dir: DataDir = None,
     size: Size = 64,
-    held_out: HeldOut = None,
+    held_out: KnownHeldOut = None,
     allow_damaged: AllowDamaged = False,
     quiet: Quiet = False,
 ) -> None:
@@ -92,7 +92,7 @@ def lifelong(
         final = int(tasks)
     themes = None if model is None else PTM.load(model, device=device.value)
     trained = None if probe is None else MetaLearner.load(probe, device=device.value)
-    split = Source(data, data_dir, size, held_out, allow_damaged, quiet).split()
+    split = Source(data, data_dir, size, held_out, allow_damaged, quiet, trained=(themes, trained)).split()
     try:
         result = run_lifelong(
             split,

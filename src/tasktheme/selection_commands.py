@@ -162,7 +162,7 @@ def _draw(
     from tasktheme.selection.draw import draw_tasks
 
     side = learner.learner.point_shape[-1]
-    dataset = Source(data, data_dir, side, held_out, allow_damaged=False, quiet=quiet, learner=learner).part(part)
+    dataset = Source(data, data_dir, side, held_out, allow_damaged=False, quiet=quiet, trained=(learner, model)).part(part)
     classes = listed_classes(dataset, learner.settings, number, seed=seed)
     names = [" ".join(dataset.class_names[c] for c in row) for row in classes.tolist()]
     return draw_tasks(dataset, learner, number, seed=seed, model=model), {"name": names}
