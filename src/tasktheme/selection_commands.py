@@ -20,6 +20,7 @@ from tasktheme.options import (
     Part,
     PartOf,
     Quiet,
+    counted,
 )
 from tasktheme.source import Source
 from tasktheme.task_tables import Resized, TableOut, check_out, deliver, labels, load_file, warn_of_collapse
@@ -68,7 +69,9 @@ def select(
     target_number: Annotated[int, typer.Option(help="Of DATA: target tasks.", min=1)] = 100,
     part: PartOf = Part.train,
     resized: Resized = None,
-    recent: Annotated[Path | None, typer.Option(help="A file of tasks picked before, latest last, for diverse.")] = None,
+    recent: Annotated[
+        Path | None, typer.Option(help="Tasks picked before, latest last, for diverse; --out writes such a file.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
     step: Annotated[int, typer.Option(help="Picks made before; random then picks anew.", min=0)] = 0,
     device: Device = DeviceName.auto,
@@ -82,7 +85,8 @@ def select(
 
     Without targets the learner is to do well on any task, with them on these. `ptm`, `diverse` and `random` need a file of
     tasks; `worst-case`, `task2vec` and `predicted` look at images: POOL is then DATA, with `--learner` (`predicted` also
-    `--model`). Tasks of different sizes are brought to the smallest, or to `--resized`.
+    `--model`). Tasks of different sizes are brought to the smallest, or to `--resized`. Picks of a file of tasks are written as
+    such a file, with rank, score and reason, for `--recent` and every command that takes tasks.
 
     Examples: `tasktheme select tasks.parquet -k 10`, `tasktheme select tasks.parquet --targets mine.parquet`,
     `tasktheme select mini-imagenet --policy worst-case --learner run -n 200`
@@ -95,13 +99,18 @@ def select(
 
     check_out(out, overwrite=overwrite)
     from_files = [path == "-" or is_task_file(Path(path)) for path in (pool, targets) if path is not None]
+    if targets is not None and policy is PolicyName.random:
+        raise SettingsError("random does not look at targets: leave out --targets, or choose another --policy")
+    if recent is not None and policy is not PolicyName.diverse:
+        raise SettingsError("--recent goes with --policy diverse: leave it out")
     if any(from_files) != all(from_files):
         raise DataError("POOL and --targets must both be files of tasks, or both DATA to draw tasks from")
     if all(from_files):
         if learner is not None or model is not None:
             raise SettingsError("--learner and --model go with DATA, but POOL is a file of tasks: leave them out")
-        own, aims, last = (_load(path, resized) for path in (pool, targets, recent))
-        assert own is not None
+        whole = load_file(Path(pool))
+        own = whole if resized is None else whole.resized(resized)
+        aims, last = (_load(path, resized) for path in (targets, recent))
         warn_of_collapse(own)
         columns, size = own.columns, len(own)
         found = choose(own, policy.value, min(_PICKS, size) if k is None else k, targets=aims, recent=last, seed=seed, step=step)
@@ -123,6 +132,10 @@ def select(
         "score": found.scores,
         "reason": list(found.reasons),
     }
+    if out is not None and all(from_files):
+        whole[found.indices].with_columns(**rows).save(out, overwrite=overwrite)
+        typer.echo(f"wrote {out}: {counted(len(found), 'task')}")
+        return
     deliver(rows, out, lambda: selection_table(found, columns, size))
 
 
