@@ -540,6 +540,13 @@ for words in {asked!r}:
     assert ended.returncode == 0, ended.stderr
 
 
+@pytest.mark.parametrize("words", [[], ["plot"], ["experiment"]])
+def test_a_command_with_nothing_after_it_shows_its_help_and_no_more(run, words: list[str]) -> None:
+    code, out, err = run(*words)
+    assert (code, err) == (2, "")
+    assert "Usage" in out
+
+
 def test_the_public_names_are_all_there_before_they_are_used() -> None:
     program = """
 import tasktheme as tt

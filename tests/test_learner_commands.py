@@ -95,8 +95,14 @@ def test_meta_test_takes_images_at_the_size_of_the_learner(run, tmp_path: Path) 
     code, out, err = run("meta-test", folder, "glyphs", "--tasks", 3, "-q")
     assert code == 0, err
     assert "over 3 tasks" in out
+    assert run("meta-test", folder, "glyphs", "--tasks", 1, "-q")[1].endswith("% on 1 task\n")
     code, _, err = run("meta-test", folder, "glyphs", "--tasks", 3, "-q", "--size", 32)
     assert (code, "(1, 16, 16), got (1, 32, 32)" in err) == (2, True)
+    common = ["glyphs", "--learner", folder, "--tasks", 3, "--out", tmp_path / "out", "-q"]
+    code, _, err = run("experiment", "accuracy-histogram", *common)
+    assert code == 0, err
+    code, _, err = run("experiment", "entropy-accuracy", *common, "--model", "omniglot-default")
+    assert (code, "take images of different sizes: 16 and 64 pixels" in err) == (2, True)
 
 
 def test_experiments_train_what_is_missing_once(run, data: Path, trained: Path, tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ def test_policies_that_look_at_images_draw_them_from_data(run, folder: Path, pol
         ("{pool} --policy task2vec", "needs a probe network"),
         ("{pool} --learner {run}", "go with DATA"),
         ("{pool} --targets {data}", "must both be files of tasks"),
-        ("{data}", "name a folder that meta-train wrote with --learner; or give a file of tasks"),
+        ("{data}", "is no file of tasks that embed wrote, and tasks drawn from DATA need"),
         ("{data} --learner {run} --resized 3", "go with a file of tasks"),
         ("{data} --learner {run} --policy ptm -n 4 --held-out 0.5", "embed the tasks with a task model"),
         ("{pool} -k 31", "from 1 to 30"),

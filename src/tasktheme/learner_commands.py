@@ -23,6 +23,7 @@ from tasktheme.options import (
     DeviceName,
     HeldOut,
     KnownHeldOut,
+    KnownSize,
     Overwrite,
     Part,
     PartOf,
@@ -169,8 +170,7 @@ def meta_test(
     if picture is not None:
         check_picture(picture, overwrite=overwrite)
     loaded = MetaLearner.load(run, device=device.value)
-    side = loaded.learner.point_shape[-1] if size is None else size
-    dataset = Source(data, data_dir, side, held_out, allow_damaged, quiet, trained=[loaded]).part(part)
+    dataset = Source(data, data_dir, size, held_out, allow_damaged, quiet, trained=[loaded]).part(part)
     found = loaded.test(dataset, _count(tasks), seed=seed, progress=not quiet, compiled=compiled)
     if distributed.done_here():
         return
@@ -200,7 +200,7 @@ def experiment(
     seed: Seed = 1,
     device: Device = DeviceName.auto,
     data_dir: DataDir = None,
-    size: Size = 64,
+    size: KnownSize = None,
     held_out: KnownHeldOut = None,
     allow_damaged: AllowDamaged = False,
     overwrite: Overwrite = False,

@@ -20,8 +20,8 @@ from tasktheme.options import (
     Device,
     DeviceName,
     KnownHeldOut,
+    KnownSize,
     Quiet,
-    Size,
     leave,
     parse_changes,
 )
@@ -60,7 +60,7 @@ def lifelong(
     ] = False,
     device: Device = DeviceName.auto,
     data_dir: DataDir = None,
-    size: Size = 64,
+    size: KnownSize = None,
     held_out: KnownHeldOut = None,
     allow_damaged: AllowDamaged = False,
     quiet: Quiet = False,

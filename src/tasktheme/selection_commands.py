@@ -83,10 +83,10 @@ def select(
 ) -> None:
     """Rank the tasks of a pool by which to learn next, and say why. In a pipe, a CSV line for each.
 
-    Without targets the learner is to do well on any task, with them on these. `ptm`, `diverse` and `random` need a file of
-    tasks; `worst-case`, `task2vec` and `predicted` look at images: POOL is then DATA, with `--learner` (`predicted` also
-    `--model`). Tasks of different sizes are brought to the smallest, or to `--resized`. Picks of a file of tasks are written as
-    such a file, with rank, score and reason, for `--recent` and every command that takes tasks.
+    Without targets the learner is to do well on any task, with them on these. `ptm` and `diverse` look at a file of tasks;
+    `worst-case`, `task2vec` and `predicted` at images: POOL is then DATA, with `--learner` (`predicted` also `--model`).
+    `random` takes either. Tasks of different sizes are brought to the smallest, or to `--resized`. Picks of a file of tasks
+    are written as such a file, with rank, score and reason, for `--recent` and every command that takes tasks.
 
     Examples: `tasktheme select tasks.parquet -k 10`, `tasktheme select tasks.parquet --targets mine.parquet`,
     `tasktheme select mini-imagenet --policy worst-case --learner run -n 200`
@@ -117,7 +117,7 @@ def select(
     else:
         if resized is not None or recent is not None:
             raise SettingsError("--resized and --recent go with a file of tasks: leave them out")
-        trained, themes = _load_models(learner, model, device.value)
+        trained, themes = _load_models(pool, learner, model, device.value)
         draw = partial(_draw, trained, themes, data_dir=data_dir, held_out=held_out, quiet=quiet)
         tasks, columns = draw(pool, part, number, seed)
         goals = None if targets is None else draw(targets, Part.test, target_number, seed + 1)[0]
@@ -146,14 +146,14 @@ def _load(path: str | Path | None, resized: int | None) -> TaskSet | None:
     return tasks if resized is None else tasks.resized(resized)
 
 
-def _load_models(learner: Path | None, model: Path | None, device: str) -> tuple[MetaLearner, PTM | None]:
+def _load_models(pool: str, learner: Path | None, model: Path | None, device: str) -> tuple[MetaLearner, PTM | None]:
     from tasktheme.learners.meta import MetaLearner
     from tasktheme.ptm import PTM
 
     if learner is None:
         raise SettingsError(
-            "tasks drawn from DATA need a meta-learner: name a folder that meta-train wrote with --learner; "
-            "or give a file of tasks that embed wrote"
+            f"{pool!r} is no file of tasks that embed wrote, and tasks drawn from DATA need a meta-learner: "
+            "name a folder that meta-train wrote with --learner"
         )
     return MetaLearner.load(learner, device=device), None if model is None else PTM.load(model, device=device)
 
@@ -174,8 +174,7 @@ def _draw(
     from tasktheme.learners.testing import listed_classes
     from tasktheme.selection.draw import draw_tasks
 
-    side = learner.learner.point_shape[-1]
-    dataset = Source(data, data_dir, side, held_out, allow_damaged=False, quiet=quiet, trained=(learner, model)).part(part)
+    dataset = Source(data, data_dir, None, held_out, allow_damaged=False, quiet=quiet, trained=(learner, model)).part(part)
     classes = listed_classes(dataset, learner.settings, number, seed=seed)
     names = [" ".join(dataset.class_names[c] for c in row) for row in classes.tolist()]
     return draw_tasks(dataset, learner, number, seed=seed, model=model), {"name": names}

@@ -28,8 +28,8 @@ class Source:
     """The data that a command was pointed at.
 
     With a ``model`` image files become like those that it knows: of its size unless there is one, grey or in colour, and
-    inverted where they are negatives, unless ``invert`` says whether. What the trainings of ``model`` and of ``trained`` held out
-    of data of this name is held out again, unless ``held_out`` says what.
+    inverted where they are negatives, unless ``invert`` says whether. With ``trained`` ones alone they are of their size. What
+    the trainings of ``model`` and of ``trained`` held out of data of this name is held out again, unless ``held_out`` says what.
     """
 
     data: str
@@ -134,9 +134,19 @@ class Source:
     def _form(self) -> dict[str, Any]:
         """What images become."""
         known = self.model.point_shape if self.model is not None else ()
-        channels, side = (known[0], known[-1]) if len(known) == 3 else (None, _SIDE)
-        size = side if self.size is None else self.size
+        channels = known[0] if len(known) == 3 else None
+        size = self._known_side() if self.size is None else self.size
         return {"size": size, "channels": channels, "allow_damaged": self.allow_damaged, "progress": not self.quiet}
+
+    def _known_side(self) -> int:
+        """The side in pixels of the images that the models take."""
+        shapes = [one.point_shape for one in (self.model, *self.trained) if one is not None]
+        sides = {shape[-1] for shape in shapes if len(shape) == 3} or {_SIDE}
+        if len(sides) > 1:
+            raise SettingsError(
+                f"the models given take images of different sizes: {' and '.join(map(str, sorted(sides)))} pixels"
+            )
+        return sides.pop()
 
     def _inverts(self, images: Dataset) -> bool:
         """Whether black and white are to be exchanged; where nobody has said so, a line tells it."""

@@ -151,6 +151,11 @@ class MetaLearner:
         """The trained learner: adapt, predict and meta_loss for batches of tasks."""
         return self._require_fitted()
 
+    @property
+    def point_shape(self) -> tuple[int, ...]:
+        """Shape of the images that it takes."""
+        return self._require_fitted().point_shape
+
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the learner to a folder, whole or not at all."""
         learner = self._require_fitted()
