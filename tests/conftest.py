@@ -39,8 +39,10 @@ _WITH_SHAPES = [
     )
 ]
 _CHECKER = "beartype.beartype" if find_spec("beartype") else None  # a GPU machine may lack it: shapes are then not checked
-with install_import_hook(_WITH_SHAPES, _CHECKER):
-    import tasktheme  # noqa: F401
+with install_import_hook(_WITH_SHAPES if _CHECKER else [], _CHECKER):
+    from tasktheme import *  # noqa: F403  # what is imported later is not checked
+    from tasktheme.experiments.lifelong import lifelong  # noqa: F401
+    from tasktheme.selection import worth  # noqa: F401
 
 import torch  # noqa: E402
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import typer
 from PIL import Image
 
 import tasktheme as tt
@@ -518,6 +519,45 @@ def test_version_and_help(run) -> None:
     assert code == 0
     assert "Example" in out
     assert "--preset" in out
+
+
+def test_help_version_and_a_misspelt_command_do_not_wait_for_torch() -> None:
+    commands = typer.main.get_command(cli.app).commands
+    asked = [["--help"], ["--version"], ["frobnicate"], *([name, "--help"] for name in commands)]
+    asked += [[name, inner, "--help"] for name in ("experiment", "plot") for inner in commands[name].commands]
+    program = f"""
+import sys
+from tasktheme.cli import main
+for words in {asked!r}:
+    sys.argv = ["tasktheme", *words]
+    try:
+        main()
+    except SystemExit as end:
+        assert end.code == (2 if words == ["frobnicate"] else 0), words
+    assert "torch" not in sys.modules, words
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
+    assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize("words", [[], ["plot"], ["experiment"]])
+def test_a_command_with_nothing_after_it_shows_its_help_and_no_more(run, words: list[str]) -> None:
+    code, out, err = run(*words)
+    assert (code, err) == (2, "")
+    assert "Usage" in out
+
+
+def test_the_public_names_are_all_there_before_they_are_used() -> None:
+    program = """
+import tasktheme as tt
+assert set(tt.__all__) <= set(dir(tt))
+assert tt.PTM.__name__ == "PTM"
+from tasktheme import *
+assert select.__name__ == "select"
+assert not hasattr(tt, "absent")
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
+    assert ended.returncode == 0, ended.stderr
 
 
 @pytest.mark.parametrize(

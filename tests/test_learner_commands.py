@@ -70,6 +70,24 @@ def test_meta_test_holds_out_what_the_training_held_out(run, data: Path, tmp_pat
         assert classes <= set(map(str, range(4, 8) if held_out == "0" else range(4)))
 
 
+def test_an_experiment_holds_out_what_its_model_did_or_the_one_before_it(run, tmp_path: Path) -> None:
+    data, model, out = tmp_path / "noise.npz", tmp_path / "model", tmp_path / "out"
+    x = np.random.default_rng(0).integers(0, 256, size=(160, 1, 16, 16), dtype=np.uint8)
+    np.savez(data, x=x, y=np.arange(160) // 16, groups=np.repeat(list("ab"), 80))
+    split = tt.load_dataset(data)
+    [held_out] = split.train.group_names  # not what the default holds out
+    made = tt.PTM(settings=SMALL, device="cpu").fit(split.test, 4, progress=False)
+    made.trained_on["held_out"] = [held_out]
+    made.save(model)
+    for name, options in {"entropy-accuracy": ["--model", model], "accuracy-histogram": []}.items():
+        code, _, err = run("experiment", name, data, "--out", out, "--learner-tasks", 1, "--tasks", 9, "-q", *options)
+        assert code == 0, err
+    assert tt.MetaLearner.load(out / "learner").trained_on["held_out"] == [held_out]
+    tested = run("meta-test", out / "learner", data, "--held-out", held_out, "--tasks", 9, "-q")[1]
+    found = json.loads((out / "accuracy-histogram.json").read_text())
+    assert f"accuracy {100 * found['mean']:.2f} %" in tested
+
+
 def test_meta_test_takes_images_at_the_size_of_the_learner(run, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     words = ["--size", 16, "--tasks", 2, "--queries", 4, "-q", *SETTINGS]
@@ -77,8 +95,14 @@ def test_meta_test_takes_images_at_the_size_of_the_learner(run, tmp_path: Path) 
     code, out, err = run("meta-test", folder, "glyphs", "--tasks", 3, "-q")
     assert code == 0, err
     assert "over 3 tasks" in out
+    assert run("meta-test", folder, "glyphs", "--tasks", 1, "-q")[1].endswith("% on 1 task\n")
     code, _, err = run("meta-test", folder, "glyphs", "--tasks", 3, "-q", "--size", 32)
     assert (code, "(1, 16, 16), got (1, 32, 32)" in err) == (2, True)
+    common = ["glyphs", "--learner", folder, "--tasks", 3, "--out", tmp_path / "out", "-q"]
+    code, _, err = run("experiment", "accuracy-histogram", *common)
+    assert code == 0, err
+    code, _, err = run("experiment", "entropy-accuracy", *common, "--model", "omniglot-default")
+    assert (code, "take images of different sizes: 16 and 64 pixels" in err) == (2, True)
 
 
 def test_experiments_train_what_is_missing_once(run, data: Path, trained: Path, tmp_path: Path) -> None:

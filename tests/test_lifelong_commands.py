@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 import tasktheme as tt
@@ -53,6 +54,30 @@ def test_every_policy_in_both_settings(run, made: tuple[Path, Path, Path], tmp_p
     assert code == 0, err
     assert (tmp_path / "out" / "maml-transduction" / "final.parquet").exists()
     assert (tmp_path / "out" / "lifelong.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_the_trainings_held_out_stays_held_out(run, made: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    data = tmp_path / "four.npz"
+    images = small_images()
+    np.savez(data, x=images.x, y=np.repeat(np.arange(8), 10), groups=np.repeat(list("ab"), 40))
+    for kind, loaded in {"model": tt.PTM.load(made[1]), "probe": tt.MetaLearner.load(made[2])}.items():
+        for group in "ab":
+            loaded.trained_on |= {"data": "four", "held_out": [group]}
+            loaded.save(tmp_path / f"{kind}-{group}")
+    common = [data, "--seeds", 1, "--steps", 1, *SETTINGS, "--device", "cpu", "--policies", "random", "-q"]
+    for group, numbers in {"a": {"0", "1", "2", "3"}, "b": {"4", "5", "6", "7"}}.items():  # one is not the default part
+        for kind in ("model", "probe"):
+            out = tmp_path / f"{kind}-{group}-out"
+            code, _, err = run("experiment", "lifelong", *common, f"--{kind}", tmp_path / f"{kind}-{group}", "--out", out)
+            assert code == 0, err
+            tested = pq.read_table(out / "maml-induction" / "final.parquet")["classes"].to_pylist()
+            assert {name for task in tested for name in task.split()} == numbers
+    unlike = ["--model", tmp_path / "model-a", "--probe", tmp_path / "probe-b"]
+    code, _, err = run("experiment", "lifelong", *common, *unlike, "--out", tmp_path / "out")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "held out different parts of 'four' ('a' or 'b'): say which with --held-out" in err
+    code, _, err = run("experiment", "lifelong", *common, *unlike, "--held-out", "a", "--out", tmp_path / "out")
+    assert code == 0, err
 
 
 def test_no_compiler_is_one_line(run, made: tuple[Path, Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ def test_a_file_of_tasks_is_ranked_with_reasons(run, folder: Path, tmp_path: Pat
     assert frame["reason"].tolist() == list(expected.reasons)
     table = tmp_path / "picks.parquet"
     code, out, _ = run("select", folder / "pool.parquet", "--targets", folder / "targets.parquet", "-k", 2, "--out", table)
-    assert out == f"wrote {table}: 2 rows\n"
+    assert out == f"wrote {table}: 2 tasks\n"
     assert pd.read_parquet(table)["task"].tolist() == tt.select(pool, k=2, targets=targets).indices.tolist()
     code, out, _ = run("select", folder / "pool.parquet", "--targets", folder / "large.parquet", terminal=True)
     assert code == 0
@@ -72,6 +72,26 @@ def test_earlier_picks_and_sizes(run, folder: Path) -> None:
     frame = pd.read_csv(io.StringIO(run(*words)[1]))
     last = tt.TaskSet.load(folder / "targets.parquet").resized(20)
     assert frame["task"].tolist() == tt.select(pool.resized(20), "diverse", 4, recent=last).indices.tolist()
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "npz"])
+def test_picks_are_tasks_for_the_next_selection(run, folder: Path, tmp_path: Path, ending: str) -> None:
+    first, second = (tmp_path / f"{name}.{ending}" for name in ("first", "second"))
+    words = ["select", folder / "pool.parquet", "--policy", "diverse", "-k", 5, "--resized", 20]
+    assert run(*words, "--out", first)[0] == 0
+    pool, picks = tt.TaskSet.load(folder / "pool.parquet"), tt.TaskSet.load(first)
+    expected = tt.select(pool.resized(20), "diverse", 5)
+    np.testing.assert_array_equal(picks.concentration, pool[expected.indices].concentration)  # not brought to another size
+    assert picks.columns["task"] == expected.indices.tolist()
+    assert picks.columns["rank"] == [1, 2, 3, 4, 5]
+    assert picks.columns["reason"] == list(expected.reasons)
+    code, _, err = run(*words, "--recent", first, "--out", second)
+    assert code == 0, err
+    after = tt.select(pool.resized(20), "diverse", 5, recent=picks.resized(20))
+    assert tt.TaskSet.load(second).columns["task"] == after.indices.tolist() != expected.indices.tolist()
+    again = run("select", first, "-k", 2)[1]  # picks are a pool too
+    assert pd.read_csv(io.StringIO(again))["rank"].tolist() == [1, 2]
+    assert run("select", first, "-k", 2, "--out", second, "--overwrite")[0] == 0
 
 
 @pytest.mark.parametrize("policy", ["worst-case", "task2vec", "predicted"])
@@ -99,10 +119,12 @@ def test_policies_that_look_at_images_draw_them_from_data(run, folder: Path, pol
         ("{pool} --policy task2vec", "needs a probe network"),
         ("{pool} --learner {run}", "go with DATA"),
         ("{pool} --targets {data}", "must both be files of tasks"),
-        ("{data}", "name a folder that meta-train wrote with --learner; or give a file of tasks"),
+        ("{data}", "is no file of tasks that embed wrote, and tasks drawn from DATA need"),
         ("{data} --learner {run} --resized 3", "go with a file of tasks"),
         ("{data} --learner {run} --policy ptm -n 4 --held-out 0.5", "embed the tasks with a task model"),
         ("{pool} -k 31", "from 1 to 30"),
+        ("{pool} --policy random --targets {pool}", "random does not look at targets: leave out --targets"),
+        ("{pool} --recent {pool}", "--recent goes with --policy diverse"),
         ("{pool} --out {pool}", "exists already"),
         ("{pool} --out picks.txt", "the ending must be one of"),
         ("absent.parquet", "no task file"),

@@ -156,6 +156,8 @@ def _run() -> NoReturn:
     except Exception as error:
         explain = getattr(error, "format_message", None)  # an error of the command line itself
         if callable(explain):
+            if not explain():  # a command with nothing after it has shown its help
+                sys.exit(2)
             leave(f"{explain()} (tasktheme --help shows what there is)", 2)
         if _state["debug"]:
             raise

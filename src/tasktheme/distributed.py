@@ -1,7 +1,8 @@
 """One run shared out among processes: who does what, and sums over all of them (docs/distributed.md).
 
 Inside :func:`joined` every process runs the same program on its share of the tasks, and what depends on all tasks is added
-up. Outside there is one process, and every function here hands back what it was given.
+up. Outside there is one process, and every function here hands back what it was given; torch, which takes seconds to import,
+is for those that talk.
 """
 
 from __future__ import annotations
@@ -15,15 +16,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import torch
-import torch.distributed as dist
-from torch import Tensor
 
 from tasktheme.errors import LostProcess, ModelFileError, SettingsError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 _LAUNCHED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # what torchrun tells each process
 _LONGEST_WAIT = timedelta(minutes=30)  # for another process: one may be decoding a data set for the first time
@@ -62,6 +64,8 @@ def joined() -> Iterator[None]:
     if not launched():
         yield
         return
+    import torch
+    import torch.distributed as dist
     from torch.distributed.rendezvous import rendezvous  # missing where torch was built without it
 
     on_gpu = torch.cuda.is_available() and dist.is_nccl_available()
@@ -138,6 +142,9 @@ def summed(tensors: Iterable[Tensor], weight: float = 1.0) -> list[Tensor]:
     own = list(tensors)
     if _group is None:
         return own
+    import torch
+    import torch.distributed as dist
+
     flat = torch.cat([tensor.detach().reshape(-1) for tensor in own]) * weight
     with _talking():
         dist.all_reduce(flat)
@@ -158,6 +165,9 @@ def gathered(own: Tensor) -> Tensor:
     """The rows of all processes, those of the first process first; processes may have unlike numbers of rows."""
     if _group is None:
         return own
+    import torch
+    import torch.distributed as dist
+
     counts = torch.zeros(_group.world, dtype=torch.int64)
     counts[_group.rank] = len(own)
     [counts] = summed([counts], weight=1)
@@ -171,13 +181,19 @@ def gathered(own: Tensor) -> Tensor:
 
 def all_rows(own: npt.NDArray[T]) -> npt.NDArray[T]:
     """:func:`gathered` for numpy."""
-    return own if _group is None else gathered(torch.from_numpy(own)).numpy()
+    if _group is None:
+        return own
+    import torch
+
+    return gathered(torch.from_numpy(own)).numpy()
 
 
 def filled(array: npt.NDArray[T]) -> npt.NDArray[T]:
     """An array of which each process has filled some rows and left the others zero, whole, to the bit."""
     if _group is None:
         return array
+    import torch
+
     number = array.view(np.uint8) if array.dtype == np.bool_ else array
     [total] = summed([torch.from_numpy(np.ascontiguousarray(number))], weight=1)
     return total.numpy().view(array.dtype)
@@ -187,6 +203,9 @@ def from_leader(tensors: Iterable[Tensor]) -> None:
     """Overwrite the tensors with those of the first process."""
     if _group is None:
         return
+    import torch
+    import torch.distributed as dist
+
     for tensor in tensors:
         copy = tensor.detach().clone(memory_format=torch.contiguous_format)
         with _talking():
@@ -198,6 +217,8 @@ def anywhere(*flags: bool) -> Sequence[bool]:
     """Of each flag, whether it is set in any process: what all must do at the same step."""
     if _group is None:
         return flags
+    import torch
+
     [total] = summed([torch.tensor(flags, dtype=torch.int64)], weight=1)
     return [bool(count) for count in total.tolist()]
 
@@ -221,7 +242,7 @@ def leader_first() -> Iterator[None]:
 
 def check_same_step(step: int) -> None:
     """An error unless all processes go on from one checkpoint."""
-    if gathered(torch.tensor([step])).unique().numel() > 1:
+    if len(np.unique(all_rows(np.array([step])))) > 1:
         raise ModelFileError("the processes do not see the same checkpoint: keep it in a folder that all machines share")
 
 

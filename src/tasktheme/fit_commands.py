@@ -38,8 +38,8 @@ from tasktheme.options import (
     parse_themes,
     save_result,
 )
+from tasktheme.settings import CHECKPOINT_SECONDS
 from tasktheme.source import Source
-from tasktheme.training.resumable import CHECKPOINT_SECONDS
 
 
 def fit(

@@ -6,7 +6,7 @@ import json
 import shlex
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -23,6 +23,7 @@ from tasktheme.options import (
     DeviceName,
     HeldOut,
     KnownHeldOut,
+    KnownSize,
     Overwrite,
     Part,
     PartOf,
@@ -37,12 +38,14 @@ from tasktheme.options import (
     save_result,
 )
 from tasktheme.plot_commands import check_picture, save_picture
+from tasktheme.settings import CHECKPOINT_SECONDS
 from tasktheme.source import Source
-from tasktheme.training.resumable import CHECKPOINT_SECONDS
 
 if TYPE_CHECKING:
     from tasktheme.learners.meta import MetaLearner
     from tasktheme.ptm import PTM
+
+Kept = TypeVar("Kept", "PTM", "MetaLearner")
 
 
 class LearnerName(StrEnum):
@@ -167,8 +170,7 @@ def meta_test(
     if picture is not None:
         check_picture(picture, overwrite=overwrite)
     loaded = MetaLearner.load(run, device=device.value)
-    side = loaded.learner.point_shape[-1] if size is None else size
-    dataset = Source(data, data_dir, side, held_out, allow_damaged, quiet, learner=loaded).part(part)
+    dataset = Source(data, data_dir, size, held_out, allow_damaged, quiet, trained=[loaded]).part(part)
     found = loaded.test(dataset, _count(tasks), seed=seed, progress=not quiet, compiled=compiled)
     if distributed.done_here():
         return
@@ -198,7 +200,7 @@ def experiment(
     seed: Seed = 1,
     device: Device = DeviceName.auto,
     data_dir: DataDir = None,
-    size: Size = 64,
+    size: KnownSize = None,
     held_out: KnownHeldOut = None,
     allow_damaged: AllowDamaged = False,
     overwrite: Overwrite = False,
@@ -219,6 +221,7 @@ def experiment(
     from tasktheme.files import write_file
     from tasktheme.learners.meta import MetaLearner
     from tasktheme.learners.testing import Accuracies
+    from tasktheme.ptm import PTM
     from tasktheme.report.learner_plots import accuracy_histogram, correlation_diagram
 
     name = ExperimentName(context.info_name or "")  # one function, a command for each figure
@@ -233,12 +236,16 @@ def experiment(
         raise OutputError(f"cannot make the folder {str(out)!r}: {error.strerror or error}") from error
     for path in (numbers, picture):
         refuse_existing(path, overwrite=overwrite)
-    given = None if learner is None else MetaLearner.load(learner, device=device.value)
-    split = Source(data, data_dir, size, held_out, allow_damaged, quiet, learner=given).split()
     needs_model = name != ExperimentName.accuracy_histogram
+    themes = _known(PTM, model, out / "model", device.value) if needs_model else None
+    trained = _known(MetaLearner, learner, out / "learner", device.value)
+    source = Source(data, data_dir, size, held_out, allow_damaged, quiet, trained=(themes, trained))
+    split = source.split()
     try:
-        themes = _model(model, out / "model", split, model_tasks, device.value, quiet) if needs_model else None
-        trained = given or _learner(out / "learner", split, learner_tasks, device.value, quiet)
+        if needs_model and themes is None:
+            themes = _keep(PTM(device=device.value), out / "model", source, split.train, model_tasks)
+        if trained is None:
+            trained = _keep(MetaLearner("maml", device=device.value), out / "learner", source, split, learner_tasks)
     except Interrupted as stop:
         leave(f"{str(stop).split(';')[0]}; run the same command again to go on", INTERRUPTED)
     if known is not None:
@@ -267,37 +274,35 @@ def experiment(
         typer.echo(f"wrote {numbers} and {picture}")
 
 
-def _model(given: Path | None, own: Path, split: Any, tasks: int, device: str, quiet: bool) -> PTM:
-    from tasktheme.ptm import PTM
-
+def _known(kind: type[Kept], given: Path | None, own: Path, device: str) -> Kept | None:
+    """What was given, or what an earlier experiment trained; None where there is neither."""
+    if given is None and not own.exists():
+        return None
     if given is None:
-        checkpoint = own.with_name("model.checkpoint")
-        if not own.exists():
-            model = PTM(device=device).fit(split.train, tasks, progress=not quiet, checkpoint=checkpoint, resume=True)
-            if distributed.leads():
-                model.save(own)
-        _forget(checkpoint)
-    return PTM.load(given or own, device=device)
+        _forget(own)
+    return kind.load(given or own, device=device)
 
 
-def _learner(own: Path, split: Any, tasks: int, device: str, quiet: bool) -> MetaLearner:
-    from tasktheme.learners.meta import MetaLearner
-
-    checkpoint = own.with_name("learner.checkpoint")
-    if not own.exists():
-        learner = MetaLearner("maml", device=device).fit(split, tasks, progress=not quiet, checkpoint=checkpoint, resume=True)
-        if distributed.leads():
-            learner.save(own)
-    _forget(checkpoint)
-    return MetaLearner.load(own, device=device)
+def _keep(untrained: Kept, own: Path, source: Source, data: Any, tasks: int) -> Kept:
+    """Train it, and write it to its folder."""
+    untrained.fit(data, tasks, progress=not source.quiet, checkpoint=_checkpoint(own), resume=True)
+    untrained.trained_on["held_out"] = source.holds_out()
+    if distributed.leads():
+        untrained.save(own)
+    _forget(own)
+    return type(untrained).load(own, device=str(untrained.device))
 
 
-def _forget(checkpoint: Path) -> None:
+def _checkpoint(own: Path) -> Path:
+    return own.with_name(f"{own.name}.checkpoint")
+
+
+def _forget(own: Path) -> None:
     """Remove the state of a training whose result is written; all processes find that afterwards."""
     from tasktheme.training.checkpoint_file import remove_checkpoint
 
     if distributed.leads():
-        remove_checkpoint(checkpoint)
+        remove_checkpoint(_checkpoint(own))
     distributed.wait_for_all()
 
 

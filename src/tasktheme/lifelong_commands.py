@@ -19,9 +19,9 @@ from tasktheme.options import (
     DataDir,
     Device,
     DeviceName,
-    HeldOut,
+    KnownHeldOut,
+    KnownSize,
     Quiet,
-    Size,
     leave,
     parse_changes,
 )
@@ -60,8 +60,8 @@ def lifelong(
     ] = False,
     device: Device = DeviceName.auto,
     data_dir: DataDir = None,
-    size: Size = 64,
-    held_out: HeldOut = None,
+    size: KnownSize = None,
+    held_out: KnownHeldOut = None,
     allow_damaged: AllowDamaged = False,
     quiet: Quiet = False,
 ) -> None:
@@ -92,7 +92,7 @@ def lifelong(
         final = int(tasks)
     themes = None if model is None else PTM.load(model, device=device.value)
     trained = None if probe is None else MetaLearner.load(probe, device=device.value)
-    split = Source(data, data_dir, size, held_out, allow_damaged, quiet).split()
+    split = Source(data, data_dir, size, held_out, allow_damaged, quiet, trained=(themes, trained)).split()
     try:
         result = run_lifelong(
             split,

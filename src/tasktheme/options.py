@@ -100,6 +100,9 @@ EachFolderATask = Annotated[
     ),
 ]
 ModelsSize = Annotated[int | None, typer.Option(help="Side in pixels that images are resized to.", show_default="the model's")]
+KnownSize = Annotated[
+    int | None, typer.Option("--size", help="Side in pixels that images are resized to.", show_default="the models', else 64")
+]
 Invert = Annotated[
     bool | None,
     typer.Option(

@@ -25,7 +25,7 @@ from tasktheme.model.e_step import TaskPosterior, e_step
 from tasktheme.model.themes import Themes
 from tasktheme.nets.build import Networks
 from tasktheme.progress import progress_bar
-from tasktheme.settings import Settings
+from tasktheme.settings import CHECKPOINT_SECONDS, Settings
 from tasktheme.storage import check_tensors, load_model, save_model
 from tasktheme.tasks.taskset import TaskSet
 from tasktheme.theme_summary import ThemeSummary, some_rows, summarise
@@ -36,7 +36,7 @@ from tasktheme.training.embedding import EmbeddedTasks, SharedPoints, embed_batc
 from tasktheme.training.health import warn_of_wide_themes
 from tasktheme.training.held_out import held_out_terms
 from tasktheme.training.loop import Trainer
-from tasktheme.training.resumable import CHECKPOINT_SECONDS, check_run, run_resumably
+from tasktheme.training.resumable import check_run, run_resumably
 
 _POINTS_IN_BATCH = {"cpu": 10_000, "cuda": 100_000}  # data points, padding included, that are embedded together
 _REFITTED = frozenset(  # settings of themes and of the tasks that they are fitted to; the others are the encoder's

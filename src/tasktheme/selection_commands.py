@@ -20,6 +20,7 @@ from tasktheme.options import (
     Part,
     PartOf,
     Quiet,
+    counted,
 )
 from tasktheme.source import Source
 from tasktheme.task_tables import Resized, TableOut, check_out, deliver, labels, load_file, warn_of_collapse
@@ -68,7 +69,9 @@ def select(
     target_number: Annotated[int, typer.Option(help="Of DATA: target tasks.", min=1)] = 100,
     part: PartOf = Part.train,
     resized: Resized = None,
-    recent: Annotated[Path | None, typer.Option(help="A file of tasks picked before, latest last, for diverse.")] = None,
+    recent: Annotated[
+        Path | None, typer.Option(help="Tasks picked before, latest last, for diverse; --out writes such a file.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
     step: Annotated[int, typer.Option(help="Picks made before; random then picks anew.", min=0)] = 0,
     device: Device = DeviceName.auto,
@@ -80,9 +83,10 @@ def select(
 ) -> None:
     """Rank the tasks of a pool by which to learn next, and say why. In a pipe, a CSV line for each.
 
-    Without targets the learner is to do well on any task, with them on these. `ptm`, `diverse` and `random` need a file of
-    tasks; `worst-case`, `task2vec` and `predicted` look at images: POOL is then DATA, with `--learner` (`predicted` also
-    `--model`). Tasks of different sizes are brought to the smallest, or to `--resized`.
+    Without targets the learner is to do well on any task, with them on these. `ptm` and `diverse` look at a file of tasks;
+    `worst-case`, `task2vec` and `predicted` at images: POOL is then DATA, with `--learner` (`predicted` also `--model`).
+    `random` takes either. Tasks of different sizes are brought to the smallest, or to `--resized`. Picks of a file of tasks
+    are written as such a file, with rank, score and reason, for `--recent` and every command that takes tasks.
 
     Examples: `tasktheme select tasks.parquet -k 10`, `tasktheme select tasks.parquet --targets mine.parquet`,
     `tasktheme select mini-imagenet --policy worst-case --learner run -n 200`
@@ -95,20 +99,25 @@ def select(
 
     check_out(out, overwrite=overwrite)
     from_files = [path == "-" or is_task_file(Path(path)) for path in (pool, targets) if path is not None]
+    if targets is not None and policy is PolicyName.random:
+        raise SettingsError("random does not look at targets: leave out --targets, or choose another --policy")
+    if recent is not None and policy is not PolicyName.diverse:
+        raise SettingsError("--recent goes with --policy diverse: leave it out")
     if any(from_files) != all(from_files):
         raise DataError("POOL and --targets must both be files of tasks, or both DATA to draw tasks from")
     if all(from_files):
         if learner is not None or model is not None:
             raise SettingsError("--learner and --model go with DATA, but POOL is a file of tasks: leave them out")
-        own, aims, last = (_load(path, resized) for path in (pool, targets, recent))
-        assert own is not None
+        whole = load_file(Path(pool))
+        own = whole if resized is None else whole.resized(resized)
+        aims, last = (_load(path, resized) for path in (targets, recent))
         warn_of_collapse(own)
         columns, size = own.columns, len(own)
         found = choose(own, policy.value, min(_PICKS, size) if k is None else k, targets=aims, recent=last, seed=seed, step=step)
     else:
         if resized is not None or recent is not None:
             raise SettingsError("--resized and --recent go with a file of tasks: leave them out")
-        trained, themes = _load_models(learner, model, device.value)
+        trained, themes = _load_models(pool, learner, model, device.value)
         draw = partial(_draw, trained, themes, data_dir=data_dir, held_out=held_out, quiet=quiet)
         tasks, columns = draw(pool, part, number, seed)
         goals = None if targets is None else draw(targets, Part.test, target_number, seed + 1)[0]
@@ -123,6 +132,10 @@ def select(
         "score": found.scores,
         "reason": list(found.reasons),
     }
+    if out is not None and all(from_files):
+        whole[found.indices].with_columns(**rows).save(out, overwrite=overwrite)
+        typer.echo(f"wrote {out}: {counted(len(found), 'task')}")
+        return
     deliver(rows, out, lambda: selection_table(found, columns, size))
 
 
@@ -133,14 +146,14 @@ def _load(path: str | Path | None, resized: int | None) -> TaskSet | None:
     return tasks if resized is None else tasks.resized(resized)
 
 
-def _load_models(learner: Path | None, model: Path | None, device: str) -> tuple[MetaLearner, PTM | None]:
+def _load_models(pool: str, learner: Path | None, model: Path | None, device: str) -> tuple[MetaLearner, PTM | None]:
     from tasktheme.learners.meta import MetaLearner
     from tasktheme.ptm import PTM
 
     if learner is None:
         raise SettingsError(
-            "tasks drawn from DATA need a meta-learner: name a folder that meta-train wrote with --learner; "
-            "or give a file of tasks that embed wrote"
+            f"{pool!r} is no file of tasks that embed wrote, and tasks drawn from DATA need a meta-learner: "
+            "name a folder that meta-train wrote with --learner"
         )
     return MetaLearner.load(learner, device=device), None if model is None else PTM.load(model, device=device)
 
@@ -161,8 +174,7 @@ def _draw(
     from tasktheme.learners.testing import listed_classes
     from tasktheme.selection.draw import draw_tasks
 
-    side = learner.learner.point_shape[-1]
-    dataset = Source(data, data_dir, side, held_out, allow_damaged=False, quiet=quiet, learner=learner).part(part)
+    dataset = Source(data, data_dir, None, held_out, allow_damaged=False, quiet=quiet, trained=(learner, model)).part(part)
     classes = listed_classes(dataset, learner.settings, number, seed=seed)
     names = [" ".join(dataset.class_names[c] for c in row) for row in classes.tolist()]
     return draw_tasks(dataset, learner, number, seed=seed, model=model), {"name": names}

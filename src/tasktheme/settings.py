@@ -17,6 +17,7 @@ from tasktheme.errors import SettingsError
 
 Precision = Literal["auto", "float32", "bfloat16"]
 Encoder = Literal["auto", "convolutional", "vector", "identity"]
+CHECKPOINT_SECONDS = 20.0  # between two savings of the state of a training
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,8 +28,8 @@ class Source:
     """The data that a command was pointed at.
 
     With a ``model`` image files become like those that it knows: of its size unless there is one, grey or in colour, and
-    inverted where they are negatives, unless ``invert`` says whether. What the training of ``model`` or ``learner`` held out of
-    data of this name is held out again, unless ``held_out`` says what.
+    inverted where they are negatives, unless ``invert`` says whether. With ``trained`` ones alone they are of their size. What
+    the trainings of ``model`` and of ``trained`` held out of data of this name is held out again, unless ``held_out`` says what.
     """
 
     data: str
@@ -39,7 +40,7 @@ class Source:
     quiet: bool
     model: PTM | None = None
     invert: bool | None = None
-    learner: MetaLearner | None = None
+    trained: Sequence[PTM | MetaLearner | None] = ()
 
     @property
     def is_folder(self) -> bool:
@@ -133,9 +134,19 @@ class Source:
     def _form(self) -> dict[str, Any]:
         """What images become."""
         known = self.model.point_shape if self.model is not None else ()
-        channels, side = (known[0], known[-1]) if len(known) == 3 else (None, _SIDE)
-        size = side if self.size is None else self.size
+        channels = known[0] if len(known) == 3 else None
+        size = self._known_side() if self.size is None else self.size
         return {"size": size, "channels": channels, "allow_damaged": self.allow_damaged, "progress": not self.quiet}
+
+    def _known_side(self) -> int:
+        """The side in pixels of the images that the models take."""
+        shapes = [one.point_shape for one in (self.model, *self.trained) if one is not None]
+        sides = {shape[-1] for shape in shapes if len(shape) == 3} or {_SIDE}
+        if len(sides) > 1:
+            raise SettingsError(
+                f"the models given take images of different sizes: {' and '.join(map(str, sorted(sides)))} pixels"
+            )
+        return sides.pop()
 
     def _inverts(self, images: Dataset) -> bool:
         """Whether black and white are to be exchanged; where nobody has said so, a line tells it."""
@@ -148,24 +159,39 @@ class Source:
             warnings.warn(line, stacklevel=2)
         return found
 
+    def holds_out(self) -> list[str] | None:
+        """What is held out, by name or as a fraction: as told, or as the trainings did. None is the default part."""
+        from tasktheme.data.loading import is_named, path_name
+
+        if self.held_out is not None or is_named(self.data):
+            return self.held_out
+        name = path_name(expand_home(self.data))
+        found = {_held_out_of(name, one.trained_on) for one in (self.model, *self.trained) if one is not None} - {None}
+        if len(found) > 1:
+            parts = " or ".join(sorted(" and ".join(map(repr, part or ())) or "the default part" for part in found))
+            raise SettingsError(
+                f"the trainings of the models given held out different parts of {name!r} ({parts}): say which with --held-out"
+            )
+        return list(found.pop() or ()) or None if found else None
+
     def _split(self) -> float | list[str] | None:
-        held_out = self._held_out_before() if self.held_out is None else self.held_out
+        held_out = self.holds_out()
         if held_out is not None and len(held_out) == 1:
             with suppress(ValueError):
                 if 0.0 < (fraction := float(held_out[0])) < 1.0:  # 7 is the name of a class
                     return fraction
         return held_out
 
-    def _held_out_before(self) -> list[str] | None:
-        """What was held out of data of this name in a training, as the model or learner tells."""
-        from tasktheme.data.loading import is_named, path_name
 
-        trained = self.model or self.learner
-        if trained is None or is_named(self.data):
-            return None
-        about, name = trained.trained_on, path_name(expand_home(self.data))
-        for data, held_out in (("themes_refitted_to", "themes_held_out"), ("data", "held_out")):
-            found = about.get(held_out)
-            if about.get(data) == name and isinstance(found, list) and all(isinstance(part, str) for part in found):
-                return found
-        return None
+def _held_out_of(name: str, about: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """What a training held out of the data of that name, nothing for the default part; None where it does not tell."""
+    told: tuple[str, ...] | None = None
+    for data, held_out in (("data", "held_out"), ("themes_refitted_to", "themes_held_out")):
+        if about.get(data) != name or held_out not in about:
+            continue
+        found = about[held_out]
+        if isinstance(found, list) and all(isinstance(part, str) for part in found):
+            told = tuple(sorted(found))
+        elif told is None:
+            told = ()
+    return told

@@ -48,7 +48,8 @@ class Noise:
         return random_normal(self._seed, stream, self._tasks.unsqueeze(-1), places).unflatten(1, shape)
 
 
-@torch.library.custom_op("tasktheme::places", mutates_args=())  # a compiler would not wrap the products of an arange
+# a compiler would not wrap the products of an arange
+@torch.library.custom_op("tasktheme::places", mutates_args=(), schema="(Tensor tasks, SymInt count) -> Tensor")
 def _places(tasks: Tensor, count: int) -> Tensor:
     """The numbers from 0 to ``count``, on the tasks' device."""
     return torch.arange(count, device=tasks.device)

@@ -99,13 +99,13 @@ def _last(x: Tensor) -> Tensor:
 
 # One library convolution for each task. On a CPU the fastest by far: each is large enough to keep a core busy. As operators,
 # so that a compiler sees one node for all tasks.
-@torch.library.custom_op("tasktheme::loop_convolve", mutates_args=())
+@torch.library.custom_op("tasktheme::loop_convolve", mutates_args=(), schema="(Tensor x, Tensor weight) -> Tensor")
 def _loop_convolve(x: Tensor, weight: Tensor) -> Tensor:
     pairs = zip(x, weight, strict=True)
     return torch.stack([_last(F.conv2d(_first(images), own, padding=1)) for images, own in pairs]).contiguous()
 
 
-@torch.library.custom_op("tasktheme::loop_correlate", mutates_args=())
+@torch.library.custom_op("tasktheme::loop_correlate", mutates_args=(), schema="(Tensor x, Tensor y) -> Tensor")
 def _loop_correlate(x: Tensor, y: Tensor) -> Tensor:
     pairs = zip(x, y, strict=True)
     return torch.stack([_weight_gradient(_first(images), _first(maps), groups=1) for images, maps in pairs]).contiguous()

@@ -19,9 +19,10 @@ from tasktheme.learners.settings import LearnerSettings
 from tasktheme.learners.testing import Accuracies, listed_classes, task_accuracies
 from tasktheme.learners.training import MetaTrainer, resume_meta_training, save_meta_training
 from tasktheme.learners.whole_step import WholeStep, adapted_accuracy
+from tasktheme.settings import CHECKPOINT_SECONDS
 from tasktheme.storage import LEARNER, check_tensors, fingerprint, load_model, save_model
 from tasktheme.training.compiler import require_compiler
-from tasktheme.training.resumable import CHECKPOINT_SECONDS, check_run, run_resumably
+from tasktheme.training.resumable import check_run, run_resumably
 
 
 class MetaLearner:
@@ -149,6 +150,11 @@ class MetaLearner:
     def learner(self) -> Learner:
         """The trained learner: adapt, predict and meta_loss for batches of tasks."""
         return self._require_fitted()
+
+    @property
+    def point_shape(self) -> tuple[int, ...]:
+        """Shape of the images that it takes."""
+        return self._require_fitted().point_shape
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the learner to a folder, whole or not at all."""

@@ -169,7 +169,8 @@ class Accuracies:
         return float(1.96 * self.accuracy.std(ddof=1) / np.sqrt(len(self))) if len(self) > 1 else float("nan")
 
     def __repr__(self) -> str:
-        return f"{100 * self.mean:.2f} % +- {100 * self.interval:.2f} over {len(self):,} tasks"
+        spread = f" +- {100 * self.interval:.2f} over {len(self):,} tasks" if len(self) > 1 else " on 1 task"
+        return f"{100 * self.mean:.2f} %{spread}"
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write a Parquet file with a row for each task."""

@@ -21,11 +21,11 @@ from tasktheme.learners.tasks import PointSource, make_sampler
 from tasktheme.learners.testing import random_classes, task_accuracies
 from tasktheme.learners.whole_step import WholeStep, adapted_accuracy, meta_gradients
 from tasktheme.progress import Advance, progress_bar
+from tasktheme.settings import CHECKPOINT_SECONDS
 from tasktheme.training.checkpoint import data_identity, load_optimiser, optimiser_tensors
 from tasktheme.training.checkpoint_file import read_checkpoint, write_checkpoint
 from tasktheme.training.graph import CapturedStep
 from tasktheme.training.interrupt import stop_requests
-from tasktheme.training.resumable import CHECKPOINT_SECONDS
 from tasktheme.training.running import RunningMeans
 
 _KIND = "tasktheme meta-training"

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from tasktheme.errors import TrainingWarning
 from tasktheme.training.compiler import first_line
-from tasktheme.training.embedding import EmbeddedTasks
+from tasktheme.training.embedding import EmbeddedTasks, TaskPoints
 
 _LARGEST_SHARE = 0.9  # of all data points in one theme
 _LEAST_INFORMATION = 1.0  # nats that an embedding can say about its data point: below, not three points can be told apart
@@ -28,6 +28,19 @@ def warn_of_wide_themes(dim: int) -> None:
         warnings.warn(
             f"full covariances of {dim:,} features are slow, and need more data points than features: try covariance=diagonal, "
             "or encoder=vector, which learns a smaller embedding",
+            TrainingWarning,
+            stacklevel=2,
+        )
+
+
+def warn_of_few_points(fitted: TaskPoints) -> None:
+    """Warn where the number of themes is chosen by fewer data points than one full covariance has numbers (docs/results.md)."""
+    points, dim = fitted.distinct, fitted.m.shape[1]
+    numbers = dim * (dim + 1) // 2
+    if points < numbers:
+        warnings.warn(
+            f"the number of themes is chosen by {points:,} data points, fewer than the {numbers:,} numbers of a full covariance: "
+            "it may come out too small, and about as many themes as there are kinds of tasks is a better start",
             TrainingWarning,
             stacklevel=2,
         )

@@ -24,15 +24,14 @@ from tasktheme.model.themes import Moments, Themes
 from tasktheme.model.unused import revive, unused
 from tasktheme.nets.build import Networks
 from tasktheme.progress import Advance, progress_bar
-from tasktheme.settings import Settings
+from tasktheme.settings import CHECKPOINT_SECONDS, Settings
 from tasktheme.training.choice import LADDER, Choice, choose_themes, embedded_parts, held_out_groups
 from tasktheme.training.compiler import compile_step, compiler_failures, silent_compiler
 from tasktheme.training.embedding import TaskPoints, embed_batch, embed_tasks
 from tasktheme.training.graph import Beside, CapturedStep
-from tasktheme.training.health import warn_of_compiler, warn_of_dropped, warn_of_embedding, warn_of_themes
+from tasktheme.training.health import warn_of_compiler, warn_of_dropped, warn_of_embedding, warn_of_few_points, warn_of_themes
 from tasktheme.training.interrupt import stop_requests
 from tasktheme.training.polish import em_sweep, polish, start_from_tasks, start_themes
-from tasktheme.training.resumable import CHECKPOINT_SECONDS
 from tasktheme.training.running import RunningMeans
 
 _RECORDS = 100  # rows of history kept of one training
@@ -319,6 +318,8 @@ class Trainer:
     def _choose_themes(self, embedded: TaskPoints, stopping: Callable[[], bool], *, progress: bool) -> None:
         """Choose K, and begin with as many themes anew."""
         parts = embedded_parts(self.settings, self.networks.encoder, self.dataset, self.data, self.halves)
+        if self.settings.covariance == "full":
+            warn_of_few_points(parts[0])
         with progress_bar("number of themes", len(LADDER), show=progress) as advance:
 
             def next_size(steps: int, note: str) -> None:

@@ -13,9 +13,8 @@ import numpy as np
 from tasktheme import distributed
 from tasktheme.errors import Interrupted, LostProcess, OutputError, SettingsError, TrainingError
 from tasktheme.files import check_writable
+from tasktheme.settings import CHECKPOINT_SECONDS
 from tasktheme.training.checkpoint_file import clear_leftovers
-
-CHECKPOINT_SECONDS = 20.0  # between two savings of the state
 
 
 @runtime_checkable
