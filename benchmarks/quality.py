@@ -73,12 +73,14 @@ def main() -> None:
     parser.add_argument("--preset", default="default")
     parser.add_argument("--set", dest="changes", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--tuning", action="store_true")
+    parser.add_argument("--turned", action="store_true", help="train and refit on turned and mirrored images too")
     parser.add_argument("--own", action="store_true", help="refit to the measured tasks themselves, without their labels")
     parser.add_argument("--only-train", action="store_true", help="measure later, by the same command without this")
     parser.add_argument("--out", type=Path, default=Path("quality"))
     words = parser.parse_args()
     words.out.mkdir(parents=True, exist_ok=True)
     train, test = parts(words.data, tuning=words.tuning)
+    train = train.turned() if words.turned else train
     episodes = test.episodes(5, 20, 200, seed=1)
     other = parse_changes(words.refits)
     words.refits += ["own tasks"] if words.own else []

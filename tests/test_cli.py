@@ -107,6 +107,22 @@ def test_refit_writes_a_model_with_other_themes_on_the_same_encoder(run, model: 
     assert "cannot change 'norm'" in err
 
 
+def test_turned_images_are_trained_on_too(run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[tt.Dataset] = []
+    fit, refit = tt.PTM.fit, tt.PTM.refit
+    monkeypatch.setattr(tt.PTM, "fit", lambda self, data, *words, **named: taken.append(data) or fit(self, data, *words, **named))
+    monkeypatch.setattr(tt.PTM, "refit", lambda self, data, **named: taken.append(data) or refit(self, data, **named))
+    changes = [word for setting in TINY for word in ("--set", setting)]
+    code, _, err = run("fit", "glyphs", "--turned", "--out", tmp_path / "fitted", "--tasks", 8, *changes)
+    assert code == 0, err
+    code, _, err = run("refit", model, "glyphs", "--turned", "--out", tmp_path / "refitted", "--set", "polish_tasks=10")
+    assert code == 0, err
+    groups = 8 * len(tt.load_dataset("glyphs").train.group_names)
+    assert [len(data.group_names) for data in taken] == [groups, groups]
+    assert tt.PTM.load(tmp_path / "fitted").trained_on["turned"]
+    assert tt.PTM.load(tmp_path / "refitted").trained_on["themes_turned"]
+
+
 def test_embed_streams_many_tasks_to_the_same_file(
     run, model: Path, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,6 +30,7 @@ from tasktheme.options import (
     Quiet,
     Resume,
     Size,
+    Turned,
     Unlabelled,
     find_checkpoint,
     leave,
@@ -64,6 +65,7 @@ def fit(
         bool | None, typer.Option("--compile/--no-compile", help="Compile the step first (default: in long trainings on a GPU).")
     ] = None,
     unlabelled: Unlabelled = False,
+    turned: Turned = False,
     data_dir: DataDir = None,
     size: Size = 64,
     held_out: HeldOut = None,
@@ -89,6 +91,7 @@ def fit(
     compiled = is_compiled(compiled, model.device, tasks)  # now: an error, and torch's compilers get ready beside the decoding
     source = Source(data, data_dir, size, held_out, allow_damaged, quiet)
     dataset = source.tasks() if unlabelled else source.part(Part.train)
+    dataset = dataset.turned() if turned else dataset
     try:
         model.fit(
             dataset,
@@ -106,6 +109,7 @@ def fit(
     if distributed.done_here():
         return
     model.trained_on |= {"size": size, "held_out": held_out, "unlabelled": unlabelled, "allow_damaged": allow_damaged}
+    model.trained_on |= {"turned": True} if turned else {}
     save_result(model, out, checkpoint, overwrite=overwrite, kind=MODEL)
     if not quiet:
         if model.choice is not None:
@@ -127,6 +131,7 @@ def refit(
     ] = None,
     change: Change = None,
     unlabelled: Unlabelled = False,
+    turned: Turned = False,
     data_dir: DataDir = None,
     size: ModelsSize = None,
     invert: Invert = None,
@@ -152,6 +157,7 @@ def refit(
     loaded = PTM.load(model, device=device.value)
     source = Source(data, data_dir, size, held_out, allow_damaged, quiet, loaded, invert)
     dataset = source.tasks() if unlabelled else source.part(Part.train)
+    dataset = dataset.turned() if turned else dataset
     try:
         found = loaded.refit(dataset, progress=not quiet, **changes)
     except Interrupted:
@@ -160,7 +166,7 @@ def refit(
         raise _of_settings(error) from error
     if distributed.done_here():
         return
-    found.trained_on["themes_held_out"] = held_out
+    found.trained_on |= {"themes_held_out": held_out, "themes_turned": turned}
     found.save(out, overwrite=overwrite)
     if not quiet:
         if found.choice is not None:

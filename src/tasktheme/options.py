@@ -91,6 +91,10 @@ KnownHeldOut = Annotated[
 AllowDamaged = Annotated[bool, typer.Option("--allow-damaged", help="Leave out images that cannot be read.")]
 Change = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Change any one setting; may be repeated.")]
 Unlabelled = Annotated[bool, typer.Option("--unlabelled", help="DATA is a folder of folders, each one a task.")]
+Turned = Annotated[
+    bool,
+    typer.Option("--turned", help="Learn from turned and mirrored images too: eight times as many groups."),
+]
 EachFolderATask = Annotated[
     bool | None,
     typer.Option(

@@ -132,3 +132,34 @@ def test_the_tensor_shares_memory(writeable: bool) -> None:
     assert data.tensor.data_ptr() == data.x.ctypes.data
     np.testing.assert_array_equal(data.tensor.numpy(), data.x)
     assert data.tensor is data.tensor
+
+
+def test_turned_images_are_groups_and_classes_of_their_own() -> None:
+    corner = np.zeros((3, 1, 4, 4), dtype=np.uint8)
+    corner[:, 0, 0, 1] = [10, 20, 30]  # a point that each of the eight puts elsewhere
+    data = Dataset.from_arrays(corner, ["b", "a", "b"], ["greek", "greek", "latin"], name="corners")
+    turned = data.turned()
+    assert turned.counts.tolist() == [1, 1, 1] * 8
+    assert turned.class_names == ("a", "b", "b") * 8
+    assert turned.group_names[:4] == ("greek", "latin", "greek turned 90", "latin turned 90")
+    assert len(set(turned.group_names)) == 16
+    places = set()
+    for view in range(8):
+        part = turned.select_groups(turned.group_names[2 * view : 2 * view + 2])
+        assert part.class_names == data.class_names
+        assert [part.group_names[g].split()[0] for g in part.class_group] == ["greek", "greek", "latin"]
+        assert part.x.max(axis=(1, 2, 3)).tolist() == [20, 10, 30]
+        [place] = {tuple(np.argwhere(image[0])[0]) for image in part.x}
+        places.add(place)
+    assert places == {(0, 1), (0, 2), (1, 0), (2, 0), (3, 1), (3, 2), (1, 3), (2, 3)}
+    np.testing.assert_array_equal(turned.select_groups(["greek", "latin"]).x, data.x)
+    tasks = Dataset.from_tasks([corner[:2], corner])
+    assert tasks.turned().unlabelled
+    assert tasks.turned().counts.tolist() == [2, 3] * 8
+
+
+@pytest.mark.parametrize("shape", [(4, 5), (4, 1, 4, 5)])
+def test_only_square_images_can_be_turned(shape: tuple[int, ...]) -> None:
+    x = np.zeros(shape, dtype=np.uint8 if len(shape) == 4 else np.float32)
+    with pytest.raises(DataError, match="only square images can be turned"):
+        Dataset.from_arrays(x, np.arange(4)).turned()
