@@ -105,7 +105,7 @@ class ListedTasks:
         last = len(self) if last is None else last
         size = at_once or (self._room(learner) if compiled is None else self.equal_parts(learner, last - first))
         end = last if compiled is None else first + -(-(last - first) // size) * size
-        numbers_of_all = torch.arange(first, end, device=self._device).clamp_max(last - 1)
+        all_numbers = torch.arange(first, end, device=self._device).clamp_max(last - 1)
 
         def accuracies(numbers: Int64[Tensor, " t"]) -> Float[Tensor, "A t"]:
             drawn = self.sampler.draw(numbers, settings.shots, settings.queries)
@@ -118,7 +118,8 @@ class ListedTasks:
 
         found = []
         with precision(settings):
-            for accuracy in (each_piece if compiled is None else map)(accuracies, numbers_of_all.split(size)):
+            parts = each_piece(accuracies, all_numbers, size) if compiled is None else map(accuracies, all_numbers.split(size))
+            for accuracy in parts:
                 found.append(accuracy)
                 if advance is not None:
                     advance(accuracy.shape[1], "")

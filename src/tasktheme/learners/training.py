@@ -6,8 +6,8 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
-from operator import mul
+from functools import partial, reduce
+from operator import add
 from pathlib import Path
 from typing import Any
 
@@ -184,15 +184,12 @@ class MetaTrainer:
         """Loss and accuracy, means over the tasks, and the loss's gradients; on a CPU from pieces of the mini-batch."""
         if self._whole is not None:
             return self._whole(self.learner, *self._draw(tasks), self.settings.seed, tasks)
-        pieces = tasks.split(self._at_once)
-        found = list(each_piece(self._piece, pieces))
-        if len(found) == 1:
-            return found[0]
-        shares = [len(piece) / len(tasks) for piece in pieces]
-        return tuple(sum(map(mul, parts, shares)) for parts in zip(*found, strict=True))
 
-    def _piece(self, tasks: Int64[Tensor, " t"]) -> tuple[Tensor, ...]:
-        return meta_gradients(self.learner, *self._draw(tasks), Noise(self.settings.seed, tasks))
+        def share(piece: Int64[Tensor, " t"]) -> tuple[Tensor, ...]:
+            found = meta_gradients(self.learner, *self._draw(piece), Noise(self.settings.seed, piece))
+            return found if len(piece) == len(tasks) else tuple(len(piece) / len(tasks) * part for part in found)
+
+        return tuple(reduce(add, parts) for parts in zip(*each_piece(share, tasks, self._at_once), strict=True))
 
     def _draw(self, tasks: Int64[Tensor, " T"]) -> tuple[Points, Points]:
         """Labelled points and queries of the tasks of these numbers."""
