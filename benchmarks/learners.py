@@ -14,6 +14,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,9 @@ from torch import Tensor
 from torch.func import functional_call, grad, vmap
 
 from tasktheme.bench.speed import random_images
-from tasktheme.learners.base import Noise, precision
+from tasktheme.learners.base import Points, precision
 from tasktheme.learners.maml import MAML, MAMLSettings
-from tasktheme.learners.tasks import PointSource
+from tasktheme.learners.testing import ListedTasks, random_classes
 from tasktheme.learners.training import MetaTrainer
 from tasktheme.learners.whole_step import WholeStep, adapted_accuracy
 from tasktheme.storage import versions
@@ -104,7 +105,7 @@ class Mapped(Plain):
             one(dict(self.net.named_parameters()), support.x, support.y, query.x, query.y)
 
 
-def rate(step: Callable[[], None], tasks: int, device: torch.device, seconds: float, clock: Callable[[], float]) -> float:
+def rate(step: Callable[[], object], tasks: int, device: torch.device, seconds: float, clock: Callable[[], float]) -> float:
     """Tasks per second of ``clock``: the median of repeated runs after a warm-up."""
     for _ in range(6 if device.type == "cuda" else 1):  # a GPU records its graph in the fourth call
         step()
@@ -173,17 +174,16 @@ def main() -> None:
         rows.append({"by": by, "mini-batch": tasks, "training": training, "testing": testing})
         print(f"{by:28}{tasks:11}{training:12,.2f}{testing:12,.2f}", flush=True)
 
-    def ours(tasks: int, compiled: bool = False, **changes: Any) -> tuple[MetaTrainer, Any, Any]:
+    def ours(tasks: int, compiled: bool = False, **changes: Any) -> tuple[MetaTrainer, ListedTasks]:
         settings = MAMLSettings(filters=choice.filters, batch_tasks=tasks, test_steps=5).changed(changes)
         trainer = MetaTrainer(MAML(settings, data.point_shape), data, 10**9, device, compiled=compiled)
-        numbers = torch.arange(test_tasks, device=device)
-        points = PointSource(data, device)
-        drawn = trainer.sampler.draw(numbers, settings.shots, settings.queries)
-        return trainer, *(points(part, settings.ways) for part in drawn)
+        classes = random_classes(data, settings, test_tasks, seed=0)
+        return trainer, ListedTasks(data, settings, classes, device, seed=0)
 
     if not choice.no_rivals:
-        _, support, query = ours(sizes[0])
-        few = [type(part)(part.x[: sizes[0]].contiguous(), part.y[: sizes[0]], part.ways) for part in (support, query)]
+        trainer, _ = ours(sizes[0])
+        drawn = trainer.sampler.draw(torch.arange(sizes[0], device=device), 1, 15)
+        few = [Points(part.x.contiguous(), part.y, part.ways) for part in (trainer.points(each, 5) for each in drawn)]
         for by, rival in (("plain loop", Plain(choice.filters, device)), ("torch.func vmap", Mapped(choice.filters, device))):
             speeds = [
                 rate(lambda work=work: work(*few), sizes[0], device, choice.seconds, clock) for work in (rival.train, rival.test)
@@ -192,19 +192,9 @@ def main() -> None:
     ways_to_run = {"no": [False], "both": [False, True], "only": [True]}[choice.compiled]
     for impl, kind, size, compiled in product(impls, choice.precision.split(","), sizes, ways_to_run):
         try:
-            trainer, support, query = ours(size, compiled, convolution=impl, precision=kind)
-            learner, numbers = trainer.learner, torch.arange(test_tasks, device=device)
-            whole = WholeStep(adapted_accuracy)
-
-            def test(
-                learner: Any = learner, whole: Any = whole, compiled: bool = compiled, support: Any = support, query: Any = query,
-                numbers: Tensor = numbers,
-            ) -> None:  # fmt: skip
-                if compiled:
-                    whole(learner, support, query, 0, numbers)
-                else:
-                    adapted_accuracy(learner, support, query, Noise(0, numbers))
-
+            trainer, listed = ours(size, compiled, convolution=impl, precision=kind)
+            program = WholeStep(adapted_accuracy) if compiled else None
+            test = partial(listed.accuracies, trainer.learner, compiled=program, at_once=test_tasks if compiled else None)
             with precision(trainer.settings):
                 began = time.perf_counter()
                 trainer.train_step()

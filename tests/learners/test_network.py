@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
 from oracles.meta import plain_features, plain_logits
 from tasktheme.errors import SettingsError
+from tasktheme.learners import network as network_file
 from tasktheme.learners.network import Network
 from tasktheme.learners.settings import LearnerSettings
 
@@ -18,8 +21,13 @@ def weights_of_tasks(network: Network, tasks: int) -> dict[str, torch.Tensor]:
     }
 
 
+@pytest.mark.parametrize("at_once", [1, 4, 6])
 @pytest.mark.parametrize("size", [(16, 16), (21, 10)])
-def test_a_module_is_pooled_rectified_normalised_convolution_with_gradients(size: tuple[int, int]) -> None:
+def test_a_module_is_pooled_rectified_normalised_convolution_with_gradients(
+    size: tuple[int, int], at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the first maps are computed some images at a time."""
+    monkeypatch.setattr(network_file, "_MAP", at_once * 3 * math.prod(size) * 5)
     network = Network(LearnerSettings(filters=5, modules=3), (2, *size), 4)
     weights = weights_of_tasks(network, 3)
     x = torch.rand((3, 6, 2, *size), dtype=torch.float64)
@@ -36,7 +44,9 @@ def test_a_module_is_pooled_rectified_normalised_convolution_with_gradients(size
         torch.testing.assert_close(ours_, plain_, msg=name)
 
 
-def test_shared_weights_see_each_task_alone() -> None:
+@pytest.mark.parametrize("at_once", [3, 4])
+def test_shared_weights_see_each_task_alone(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network_file, "_MAP", at_once * 3 * 64 * 5)
     network = Network(LearnerSettings(filters=5, modules=2), (1, 8, 8), None)
     weights = {name: value[0] for name, value in weights_of_tasks(network, 1).items()}
     x = torch.rand((3, 4, 1, 8, 8), dtype=torch.float64)
@@ -44,7 +54,9 @@ def test_shared_weights_see_each_task_alone() -> None:
     torch.testing.assert_close(network.features(weights, x), plain)
 
 
-def test_second_derivatives_against_finite_differences() -> None:
+@pytest.mark.parametrize("at_once", [2, 3])
+def test_second_derivatives_against_finite_differences(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network_file, "_MAP", at_once * 2 * 16 * 2)
     network = Network(LearnerSettings(filters=2, modules=1), (1, 4, 4), None)
     weights = weights_of_tasks(network, 2)
     x = torch.rand((2, 3, 1, 4, 4), dtype=torch.float64)

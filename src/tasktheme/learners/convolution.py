@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from tasktheme.errors import SettingsError
 
@@ -97,22 +98,29 @@ def _last(x: Tensor) -> Tensor:
     return x.permute(0, 2, 3, 1)
 
 
-# One library convolution for each task. On a CPU the fastest by far: each is large enough to keep a core busy. As operators,
-# so that a compiler sees one node for all tasks.
-@torch.library.custom_op("tasktheme::loop_convolve", mutates_args=(), schema="(Tensor x, Tensor weight) -> Tensor")
+# One library convolution for each task. On a CPU the fastest by far: each is large enough to keep a core busy.
 def _loop_convolve(x: Tensor, weight: Tensor) -> Tensor:
-    pairs = zip(x, weight, strict=True)
-    return torch.stack([_last(F.conv2d(_first(images), own, padding=1)) for images, own in pairs]).contiguous()
+    return _joined([_last(F.conv2d(_first(images), own, padding=1)) for images, own in zip(x, weight, strict=True)])
 
 
-@torch.library.custom_op("tasktheme::loop_correlate", mutates_args=(), schema="(Tensor x, Tensor y) -> Tensor")
 def _loop_correlate(x: Tensor, y: Tensor) -> Tensor:
-    pairs = zip(x, y, strict=True)
-    return torch.stack([_weight_gradient(_first(images), _first(maps), groups=1) for images, maps in pairs]).contiguous()
+    return _joined([_weight_gradient(_first(images), _first(maps), groups=1) for images, maps in zip(x, y, strict=True)])
 
 
-_loop_convolve.register_fake(lambda x, weight: x.new_empty((*x.shape[:4], weight.shape[1])))
-_loop_correlate.register_fake(lambda x, y: x.new_empty((len(x), y.shape[-1], x.shape[-1], 3, 3)))
+def _joined(parts: list[Tensor]) -> Tensor:
+    """The tasks' results along a first axis; that of one task is not copied."""
+    return (parts[0].unsqueeze(0) if len(parts) == 1 else torch.stack(parts)).contiguous()
+
+
+# As operators, so that a compiler sees one node for all tasks.
+_traced_convolve = torch.library.custom_op(
+    "tasktheme::loop_convolve", _loop_convolve, mutates_args=(), schema="(Tensor x, Tensor weight) -> Tensor"
+)
+_traced_correlate = torch.library.custom_op(
+    "tasktheme::loop_correlate", _loop_correlate, mutates_args=(), schema="(Tensor x, Tensor y) -> Tensor"
+)
+_traced_convolve.register_fake(lambda x, weight: x.new_empty((*x.shape[:4], weight.shape[1])))
+_traced_correlate.register_fake(lambda x, y: x.new_empty((len(x), y.shape[-1], x.shape[-1], 3, 3)))
 
 
 def _weight_gradient(x: Tensor, y: Tensor, *, groups: int) -> Tensor:
@@ -175,6 +183,7 @@ IMPLEMENTATIONS = {
     "patches": Implementation(_patches_convolve, _patches_correlate),
     "triton": Implementation(_triton_convolve, _triton_correlate),
 }
+_TRACED_LOOP = Implementation(_traced_convolve, _traced_correlate)
 
 
 def triton_runs(device: torch.device) -> bool:
@@ -185,6 +194,8 @@ def triton_runs(device: torch.device) -> bool:
 def _choose(name: str, x: Tensor) -> Implementation:
     if name == "auto":
         name = "patches" if x.is_cuda else "loop"
+    if name == "loop" and get_proxy_mode() is not None:
+        return _TRACED_LOOP
     if name == "triton" and not triton_runs(x.device):
         raise SettingsError("convolution = 'triton' needs a GPU and triton; use 'auto'")
     return IMPLEMENTATIONS[name]

@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from tasktheme.errors import SettingsError
 from tasktheme.learners.convolution import per_task_conv2d, shared_conv2d
-from tasktheme.learners.pooling import pool
+from tasktheme.learners.pooling import joined, pool
 from tasktheme.learners.settings import LearnerSettings
 
 _EPS = 1e-5  # added to variances, as everywhere in batch norm
+_MAP = 1 << 20  # numbers of a map that a CPU computes at once: more would leave its cache, and take new memory each time
 _HEAD_SCALE = 0.01  # of the head's first weights: it begins without an opinion
 
 Weights = Mapping[str, Tensor]
@@ -89,8 +92,14 @@ class Network:
         rounded = self.precision == "bfloat16" or (self.precision == "auto" and h.is_cuda)
         if rounded:
             h, signed = h.bfloat16(), signed.bfloat16()
-        y = shared_conv2d(h, signed) if signed.ndim == 4 else per_task_conv2d(h, signed, implementation=self.convolution)
-        mean, variance, pooled = pool(y)
+        convolve = shared_conv2d if signed.ndim == 4 else partial(per_task_conv2d, implementation=self.convolution)
+        mean, variance, pooled = joined([pool(convolve(some, signed)) for some in h.split(self._at_once(h), dim=1)])
         factor = (scale * sign)[..., None, None, None, :] * (variance + _EPS).rsqrt()
         normed = torch.addcmul(shift[..., None, None, None, :] - mean * factor, pooled.to(factor.dtype), factor)
         return F.relu(normed.bfloat16() if rounded and not last else normed)  # rounded before: a smaller map is kept
+
+    def _at_once(self, h: Tensor) -> int:
+        """How many of each task's images go through a module together."""
+        if h.is_cuda or get_proxy_mode() is not None:
+            return h.shape[1]
+        return max(1, _MAP // (h[:, 0, ..., 0].numel() * self.filters))

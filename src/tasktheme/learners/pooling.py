@@ -7,7 +7,7 @@ traced for one (``whole_step.py``) gets the same by comparisons of the four neig
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,16 @@ def pool(y: Float[Tensor, "T N H W C"]) -> tuple[Statistics, Statistics, Float[T
     by = _COMPARING if get_proxy_mode() is not None else _LIBRARY
     mean, variance, pooled, _ = _Pool.apply(y.contiguous(), by)  # type: ignore[no-untyped-call]
     return mean, variance, pooled
+
+
+def joined(parts: Sequence[tuple[Tensor, Tensor, Tensor]]) -> tuple[Statistics, Statistics, Float[Tensor, "T N h w C"]]:
+    """What :func:`pool` gives of all points, from what it gave of some of them each."""
+    if len(parts) == 1:
+        return parts[0]
+    means, variances, pooled = (torch.cat(part, dim=1) for part in zip(*parts, strict=True))
+    share = means.new_tensor([part.shape[1] / pooled.shape[1] for *_, part in parts])[:, None, None, None]
+    mean = (share * means).sum(dim=1, keepdim=True)
+    return mean, (share * (variances + (means - mean).square())).sum(dim=1, keepdim=True), pooled
 
 
 @dataclass(frozen=True)

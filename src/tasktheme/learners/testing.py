@@ -23,11 +23,12 @@ from tasktheme.errors import DataError, ModelFileError, OutputError
 from tasktheme.learners.base import Learner, Noise, Points, precision
 from tasktheme.learners.settings import LearnerSettings
 from tasktheme.learners.tasks import PointSource, all_classes, listed_sampler, make_sampler
+from tasktheme.learners.threads import each_piece
 from tasktheme.learners.whole_step import WholeStep, adapted_accuracy
 from tasktheme.progress import Advance, progress_bar
 
 _FORMAT = 1
-_NUMBERS_AT_ONCE = {"cpu": 1 << 25, "cuda": 1 << 31}  # in the first feature maps of the tasks that are tested together
+_NUMBERS_AT_ONCE = {"cpu": 1 << 23, "cuda": 1 << 31}  # in the first feature maps of the tasks that are tested together
 
 Floats = npt.NDArray[np.float64]
 
@@ -104,19 +105,24 @@ class ListedTasks:
         last = len(self) if last is None else last
         size = at_once or (self._room(learner) if compiled is None else self.equal_parts(learner, last - first))
         end = last if compiled is None else first + -(-(last - first) // size) * size
-        numbers_of_all = torch.arange(first, end, device=self._device).clamp_max(last - 1)
+        all_numbers = torch.arange(first, end, device=self._device).clamp_max(last - 1)
+
+        def accuracies(numbers: Int64[Tensor, " t"]) -> Float[Tensor, "A t"]:
+            drawn = self.sampler.draw(numbers, settings.shots, settings.queries)
+            support, query = (_for_each_arm(self.points(part, settings.ways), arms) for part in drawn)
+            if compiled is None:
+                [accuracy] = adapted_accuracy(learner, support, query, Noise(self._seed, numbers.repeat(arms)))
+            else:
+                [accuracy] = compiled(learner, support, query, self._seed, numbers.repeat(arms))
+            return accuracy.unflatten(0, (arms, -1))
+
         found = []
-        with precision(settings), torch.no_grad():
-            for numbers in numbers_of_all.split(size):
-                drawn = self.sampler.draw(numbers, settings.shots, settings.queries)
-                support, query = (_for_each_arm(self.points(part, settings.ways), arms) for part in drawn)
-                if compiled is None:
-                    [accuracy] = adapted_accuracy(learner, support, query, Noise(self._seed, numbers.repeat(arms)))
-                else:
-                    [accuracy] = compiled(learner, support, query, self._seed, numbers.repeat(arms))
-                found.append(accuracy.unflatten(0, (arms, -1)))
+        with precision(settings):
+            parts = each_piece(accuracies, all_numbers, size) if compiled is None else map(accuracies, all_numbers.split(size))
+            for accuracy in parts:
+                found.append(accuracy)
                 if advance is not None:
-                    advance(len(numbers), "")
+                    advance(accuracy.shape[1], "")
         whole = torch.cat(found, dim=1)[:, : last - first]
         return whole[0] if learner.arms is None else whole
 

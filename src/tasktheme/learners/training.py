@@ -6,19 +6,22 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, reduce
+from operator import add
 from pathlib import Path
 from typing import Any
 
 import torch
+from jaxtyping import Int64
 from torch import Tensor, nn
 
 from tasktheme import distributed
 from tasktheme.data.dataset import Dataset
 from tasktheme.errors import DataError, Interrupted, ModelFileError, SettingsError, TrainingError
-from tasktheme.learners.base import Learner, Noise, precision
+from tasktheme.learners.base import Learner, Noise, Points, precision
 from tasktheme.learners.tasks import PointSource, make_sampler
-from tasktheme.learners.testing import random_classes, task_accuracies
+from tasktheme.learners.testing import random_classes, task_accuracies, tasks_at_once
+from tasktheme.learners.threads import each_piece
 from tasktheme.learners.whole_step import WholeStep, adapted_accuracy, meta_gradients
 from tasktheme.progress import Advance, progress_bar
 from tasktheme.settings import CHECKPOINT_SECONDS
@@ -76,6 +79,8 @@ class MetaTrainer:
         own, self._weight = distributed.share_of_batch(settings.batch_tasks)
         self.places = torch.arange(settings.batch_tasks, device=self.device)[own]
         distributed.from_leader(self.learner.state_dict().values())
+        points = ways * (settings.shots + settings.queries)
+        self._at_once = settings.batch_tasks if on_gpu else tasks_at_once(self.learner, points, self.device)
         self.running = RunningMeans()
         self._whole = WholeStep(meta_gradients) if self.compiled else None
         self._tester = WholeStep(adapted_accuracy) if self.compiled else None
@@ -165,14 +170,7 @@ class MetaTrainer:
     def _step_on_device(self) -> None:
         """Draw tasks, adapt to all of them, and step along the meta-gradient; never waits for the device."""
         settings = self.settings
-        tasks = self._counter * settings.batch_tasks + self.places
-        drawn = self.sampler.draw(tasks, settings.shots, settings.queries)
-        take = partial(self.points.augmented, seed=settings.seed, tasks=tasks) if settings.augment else self.points
-        support, query = (take(part, settings.training_ways) for part in drawn)
-        if self._whole is None:
-            loss, accuracy, *slopes = meta_gradients(self.learner, support, query, Noise(settings.seed, tasks))
-        else:
-            loss, accuracy, *slopes = self._whole(self.learner, support, query, settings.seed, tasks)
+        loss, accuracy, *slopes = self._gradients(self._counter * settings.batch_tasks + self.places)
         for parameter, slope in zip(self.learner.parameters(), slopes, strict=True):
             parameter.grad = slope
         distributed.sum_gradients(self.learner.parameters(), self._weight)
@@ -181,6 +179,24 @@ class MetaTrainer:
         mean_loss, accuracy = distributed.summed([loss, accuracy], self._weight)
         self.running.add({"loss": mean_loss, "accuracy": accuracy, "gradient_norm": norm.detach()})
         self._counter += 1
+
+    def _gradients(self, tasks: Int64[Tensor, " T"]) -> tuple[Tensor, ...]:
+        """Loss and accuracy, means over the tasks, and the loss's gradients; on a CPU from pieces of the mini-batch."""
+        if self._whole is not None:
+            return self._whole(self.learner, *self._draw(tasks), self.settings.seed, tasks)
+
+        def share(piece: Int64[Tensor, " t"]) -> tuple[Tensor, ...]:
+            found = meta_gradients(self.learner, *self._draw(piece), Noise(self.settings.seed, piece))
+            return found if len(piece) == len(tasks) else tuple(len(piece) / len(tasks) * part for part in found)
+
+        return tuple(reduce(add, parts) for parts in zip(*each_piece(share, tasks, self._at_once), strict=True))
+
+    def _draw(self, tasks: Int64[Tensor, " T"]) -> tuple[Points, Points]:
+        """Labelled points and queries of the tasks of these numbers."""
+        settings = self.settings
+        support, query = self.sampler.draw(tasks, settings.shots, settings.queries)
+        take = partial(self.points.augmented, seed=settings.seed, tasks=tasks) if settings.augment else self.points
+        return take(support, settings.training_ways), take(query, settings.training_ways)
 
     def _validate(self) -> None:
         assert self.validation is not None
