@@ -109,7 +109,7 @@ def fit(
     if distributed.done_here():
         return
     model.trained_on |= {"size": size, "held_out": held_out, "unlabelled": unlabelled, "allow_damaged": allow_damaged}
-    model.trained_on |= {"turned": True} if turned else {}
+    model.trained_on["turned"] = turned
     save_result(model, out, checkpoint, overwrite=overwrite, kind=MODEL)
     if not quiet:
         if model.choice is not None:

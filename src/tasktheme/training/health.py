@@ -25,11 +25,9 @@ _MOST_FEATURES = 1000  # whose covariances are quick to factorise
 def warn_of_wide_themes(dim: int) -> None:
     """Warn where full covariances of so many features, which no encoder makes fewer, take very long."""
     if dim > _MOST_FEATURES:
-        warnings.warn(
+        _warn(
             f"full covariances of {dim:,} features are slow, and need more data points than features: try covariance=diagonal, "
-            "or encoder=vector, which learns a smaller embedding",
-            TrainingWarning,
-            stacklevel=2,
+            "or encoder=vector, which learns a smaller embedding"
         )
 
 
@@ -38,21 +36,15 @@ def warn_of_few_points(fitted: TaskPoints) -> None:
     points, dim = fitted.distinct, fitted.m.shape[1]
     numbers = dim * (dim + 1) // 2
     if points < numbers:
-        warnings.warn(
+        _warn(
             f"the number of themes is chosen by {points:,} data points, fewer than the {numbers:,} numbers of a full covariance: "
-            "it may come out too small, and about as many themes as there are kinds of tasks is a better start",
-            TrainingWarning,
-            stacklevel=2,
+            "it may come out too small, and about as many themes as there are kinds of tasks is a better start"
         )
 
 
 def warn_of_compiler(fault: Exception) -> None:
     """Say that torch failed to compile the step."""
-    warnings.warn(
-        f"torch cannot compile this training's step ({first_line(fault)}): it goes on without, and more slowly",
-        TrainingWarning,
-        stacklevel=2,
-    )
+    _warn(f"torch cannot compile this training's step ({first_line(fault)}): it goes on without, and more slowly")
 
 
 def warn_of_themes(share: Float[Tensor, " K"]) -> bool:
@@ -60,11 +52,9 @@ def warn_of_themes(share: Float[Tensor, " K"]) -> bool:
     largest = float(share.max())
     if len(share) == 1 or largest <= _LARGEST_SHARE:
         return False
-    warnings.warn(
+    _warn(
         f"the themes have collapsed: one of {len(share)} has {100 * largest:.0f} % of the data points, so tasks look alike; "
-        "train on more tasks, with update='statistics' and initialisation='mixture' (the default), or with fewer themes",
-        TrainingWarning,
-        stacklevel=2,
+        "train on more tasks, with update='statistics' and initialisation='mixture' (the default), or with fewer themes"
     )
     return True
 
@@ -72,11 +62,9 @@ def warn_of_themes(share: Float[Tensor, " K"]) -> bool:
 def warn_of_dropped(lost: Bool[Tensor, " K"]) -> None:
     """Say that themes without data were dropped."""
     count = int(lost.sum())
-    warnings.warn(
+    _warn(
         f"{count} of {len(lost)} themes had next to no data points and {'was' if count == 1 else 'were'} dropped; "
-        "unused_themes='keep' keeps them",
-        TrainingWarning,
-        stacklevel=2,
+        "unused_themes='keep' keeps them"
     )
 
 
@@ -85,11 +73,9 @@ def warn_of_embedding(tasks: Sequence[EmbeddedTasks]) -> bool:
     found = information(tasks)
     if found >= _LEAST_INFORMATION:
         return False
-    warnings.warn(
+    _warn(
         f"the embedding has collapsed: it says at most {found:.2f} nats about a data point, so task distances mean little; "
-        "train on more tasks, in smaller mini-batches (batch_tasks=5), or with network_start=data",
-        TrainingWarning,
-        stacklevel=2,
+        "train on more tasks, in smaller mini-batches (batch_tasks=5), or with network_start=data"
     )
     return True
 
@@ -105,3 +91,7 @@ def information(tasks: Sequence[EmbeddedTasks]) -> float:
     nothing = signal <= torch.finfo(torch.float32).eps * m.square().mean(dim=0)  # rounding
     ratio = (signal / noise).masked_fill(nothing, 0.0)
     return float(0.5 * ratio.log1p().sum())
+
+
+def _warn(line: str) -> None:
+    warnings.warn(line, TrainingWarning, stacklevel=3)
