@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tasktheme.errors import SettingsError
+from tasktheme.learners import convolution
 from tasktheme.learners.convolution import IMPLEMENTATIONS, per_task_conv2d, shared_conv2d
 
 NAMES = sorted(set(IMPLEMENTATIONS) - {"triton"})  # tested on GPUs, in float32
@@ -54,6 +56,21 @@ def test_first_and_second_derivatives_against_finite_differences(name: str) -> N
 def test_shared_weights_are_the_same_weights_in_every_task() -> None:
     x, weight = problem(2)
     torch.testing.assert_close(shared_conv2d(x, weight[0]), per_task_conv2d(x, weight[:1].expand_as(weight)))
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "installed", "expected"),
+    [
+        ("cpu", torch.float32, True, "loop"),
+        ("cpu", torch.bfloat16, True, "loop"),
+        ("cuda", torch.bfloat16, True, "triton"),
+        ("cuda", torch.bfloat16, False, "patches"),
+        ("cuda", torch.float32, True, "patches"),
+    ],
+)
+def test_the_fastest_is_chosen(device: str, dtype: torch.dtype, installed: bool, expected: str, monkeypatch: Any) -> None:
+    monkeypatch.setattr(convolution, "find_spec", lambda name: name if installed else None)
+    assert convolution.fastest(torch.device(device), dtype) == expected
 
 
 def test_triton_without_a_gpu_is_one_clear_line() -> None:

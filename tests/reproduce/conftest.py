@@ -32,6 +32,7 @@ INSTANT = plan.Scale(
     lifelong="--policies ptm,random --seeds 2 --steps 2 --tasks 5 --set pool=3 --set evaluate_every=1 --set test_tasks=2 "
     + _LEARNER,
     learners={"maml": _STEPS, "protonet": "", "abml": _STEPS},
+    worst_case=_STEPS,
 )
 
 

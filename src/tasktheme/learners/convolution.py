@@ -191,9 +191,16 @@ def triton_runs(device: torch.device) -> bool:
     return device.type == "cuda" and find_spec("triton") is not None
 
 
+def fastest(device: torch.device, dtype: torch.dtype) -> str:
+    """The implementation that "auto" takes (docs/results.md has the measurement)."""
+    if device.type != "cuda":
+        return "loop"
+    return "triton" if dtype == torch.bfloat16 and triton_runs(device) else "patches"
+
+
 def _choose(name: str, x: Tensor) -> Implementation:
     if name == "auto":
-        name = "patches" if x.is_cuda else "loop"
+        name = fastest(x.device, x.dtype)
     if name == "loop" and get_proxy_mode() is not None:
         return _TRACED_LOOP
     if name == "triton" and not triton_runs(x.device):

@@ -15,7 +15,7 @@ import numpy as np
 
 from tasktheme.experiments.lifelong.comparison import mean_of
 from tasktheme.learners.build import learner_title
-from tasktheme.reproduce.plan import LIFELONG, Scale
+from tasktheme.reproduce.plan import LIFELONG, WORST_CASE, Scale
 from tasktheme.selection.build import policy_title
 
 NONE = "not reported"
@@ -112,6 +112,11 @@ def all_figures(scale: Scale) -> list[Figure]:
             partly=True,
         )
     )
+    if scale.worst_case:
+        title = "Lifelong learning with the worst case, fewer steps"
+        figures.append(
+            Figure("worst-case", "6c", title, "MAML, induction, mini-ImageNet", second, (WORST_CASE,), _draw_bars, _bars)
+        )
     return figures
 
 
@@ -121,7 +126,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _lifelong(folder: Path) -> dict[str, Any]:
-    return _read(folder / folder.name.removeprefix("lifelong-") / "lifelong.json")
+    return _read(next(folder.glob("*/lifelong.json")))
 
 
 def _histogram(folders: list[Path]) -> list[Row]:

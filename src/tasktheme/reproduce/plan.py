@@ -13,6 +13,7 @@ from pathlib import Path
 from string import Formatter
 
 LIFELONG = (("maml", "induction"), ("maml", "transduction"), ("protonet", "induction"), ("abml", "induction"))  # the paper's
+WORST_CASE = "lifelong-worst-case"
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ class Scale:
         tested: test tasks of each meta-learner, a number or "all".
         known: training tasks that distances are measured to.
         lifelong: options of all lifelong experiments; learners: those of each.
+        worst_case: options of one more, of MAML in induction with all policies, where the others go without the worst case.
     """
 
     about: str
@@ -59,6 +61,7 @@ class Scale:
     known: int
     lifelong: str
     learners: Mapping[str, str]
+    worst_case: str = ""
 
 
 SCALES = {
@@ -112,7 +115,8 @@ SCALES = {
         },
     ),
     "paper": Scale(
-        about="the paper's data, networks, tests and pool, on one GPU; lifelong learning for 20,000 of its 300,000 steps",
+        about="the paper's data, networks, tests and pool, on one GPU; of its 300,000 steps of lifelong learning 20,000 (ABML: "
+        "5,000, worst case: 1,000)",
         omniglot="omniglot",
         mini_imagenet="mini-imagenet",
         size=64,
@@ -122,14 +126,18 @@ SCALES = {
         },
         maml={
             "omniglot": "--tasks 100000 --set filters=64 --set batch_tasks=32 --set inner_rate=0.4 --set inner_steps=1 "
-            "--set test_steps=3 --set convolution=triton --set precision=bfloat16",
-            "mini-imagenet": "--tasks 240000 --set inner_rate=0.05 --set augment=true --set convolution=triton "
-            "--set precision=bfloat16 --compile",
+            "--set test_steps=3 --set precision=bfloat16",
+            "mini-imagenet": "--tasks 240000 --set inner_rate=0.05 --set augment=true --set precision=bfloat16 --compile",
         },
         tested={"omniglot": "10000", "mini-imagenet": "all"},
         known=10_000,
-        lifelong="--seeds 3 --steps 20000",
-        learners={"maml": "", "protonet": "", "abml": ""},
+        lifelong="--seeds 3 --set average=1000 --set precision=bfloat16",
+        learners={
+            "maml": "--policies ptm,task2vec,random --steps 20000 --compile",
+            "protonet": "--policies ptm,task2vec,random --steps 20000 --compile",
+            "abml": "--policies ptm,task2vec,random --steps 5000 --tasks 1500",
+        },
+        worst_case="--policies ptm,task2vec,worst-case,random --steps 1000 --tasks 3000",
     ),
 }
 
@@ -158,11 +166,17 @@ def make_plan(scale: Scale) -> list[Piece]:
         add(f"entropy-{name}", f"experiment entropy-accuracy {tested}", "entropy-accuracy.json")
         distance = f"experiment distance-accuracy {tested} --training-tasks {scale.known}"
         add(f"distance-{name}", distance, "distance-accuracy.json")
-    for learner, setting in LIFELONG:
+
+    def add_lifelong(piece: str, learner: str, setting: str, options: str) -> None:
         arms = f"--learner {learner} --setting {setting} --model {{model-{photos}}}/model --probe {{maml-{photos}}}/run"
-        options = " ".join(part for part in (scale.lifelong, scale.learners[learner], side) if part)
-        command = f"experiment lifelong {photos} {arms} {options} --out {{here}}"
-        pieces.append(Piece(f"lifelong-{learner}-{setting}", command, f"{learner}-{setting}/lifelong.json"))
+        words = " ".join(part for part in (scale.lifelong, options, side) if part)
+        command = f"experiment lifelong {photos} {arms} {words} --out {{here}}"
+        pieces.append(Piece(piece, command, f"{learner}-{setting}/lifelong.json"))
+
+    for learner, setting in LIFELONG:
+        add_lifelong(f"lifelong-{learner}-{setting}", learner, setting, scale.learners[learner])
+    if scale.worst_case:
+        add_lifelong(WORST_CASE, "maml", "induction", scale.worst_case)
     return pieces
 
 
