@@ -194,7 +194,9 @@ def main() -> None:
         try:
             trainer, listed = ours(size, compiled, convolution=impl, precision=kind)
             program = WholeStep(adapted_accuracy) if compiled else None
-            test = partial(listed.accuracies, trainer.learner, compiled=program, at_once=test_tasks if compiled or on_gpu else None)
+            test = partial(
+                listed.accuracies, trainer.learner, compiled=program, at_once=test_tasks if compiled or on_gpu else None
+            )
             with precision(trainer.settings):
                 began = time.perf_counter()
                 trainer.train_step()

@@ -25,15 +25,19 @@ from tasktheme.experiments.lifelong.arms import Arm, Programs, SideBySide
 from tasktheme.experiments.lifelong.comparison import compare, mean_of, smoothed, tasks_in_common
 from tasktheme.experiments.lifelong.lifelong import read_results, run_lifelong
 from tasktheme.experiments.lifelong.records import Record, all_records, open_records
+from tasktheme.experiments.lifelong.world import World
 from tasktheme.learners.base import Learner
 from tasktheme.learners.build import build_learner
 from tasktheme.learners.testing import random_classes, task_accuracies
 from tasktheme.report.lifelong_plots import lifelong_figure
+from tasktheme.selection.base import Tasks
 from tasktheme.selection.build import POLICIES
+from tasktheme.selection.task2vec import Task2Vec
 from tasktheme.training import compiler
 
 TINY: dict[str, Any] = {"ways": 3, "queries": 3, "filters": 4, "modules": 3, "pool": 6, "evaluate_every": 4, "test_tasks": 5}
 COMMON: dict[str, Any] = {"learner": "protonet", "seeds": 2, "final_tasks": 9, "device": "cpu", "progress": False}
+SMALL_PROBE: dict[str, Any] = {"ways": 3, "queries": 3, "filters": 4, "modules": 3, "inner_steps": 1, "test_steps": 1}
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +113,44 @@ def test_interrupted_at_any_step_and_resumed_gives_the_same_bits(
             policy.pop("milliseconds per step")
     assert parts == whole
     assert [len(record.picked) for record in records(tmp_path / "whole", folder)] == [7] * 4
+
+
+def test_first_pools_are_described_once_and_can_be_interrupted(
+    split: DataSplit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large pool takes Task2Vec long: an interrupt ends it between two parts, and arms that go on do not repeat it."""
+    probe = tt.MetaLearner("maml", device="cpu", batch_tasks=2, **SMALL_PROBE).fit(split.train, 2, progress=False)
+    how = COMMON | {"policies": ("task2vec",), "probe": probe, "changes": TINY, "steps": 2, "seeds": 1}
+    monkeypatch.setattr(World, "_tasks_at_once", lambda self: 4)  # the pool of six tasks is two parts
+    parts: list[tuple[int, int]] = []
+    original = World.describe
+
+    def watched(self: World, policy: Any, seed: int, first: int, count: int, *more: Any) -> torch.Tensor:
+        parts.append((first, count))
+        return original(self, policy, seed, first, count, *more)
+
+    monkeypatch.setattr(World, "describe", watched)
+    described: list[int] = []
+    with pytest.MonkeyPatch.context() as patch:
+
+        def interrupted(self: Task2Vec, tasks: Tasks) -> torch.Tensor:
+            described.append(len(tasks))
+            signal.raise_signal(signal.SIGINT)
+            return embed(self, tasks)
+
+        embed = Task2Vec.describe
+        patch.setattr(Task2Vec, "describe", interrupted)
+        with pytest.raises(Interrupted, match="before its first step"):
+            run_lifelong(split, tmp_path, **how)
+    assert described == [4]
+    assert records(tmp_path) == []
+
+    parts.clear()
+    run_lifelong(split, tmp_path, **how)
+    assert parts == [(0, 6), (6, 3)]
+    parts.clear()
+    run_lifelong(split, tmp_path, **how | {"steps": 3})
+    assert parts == [(6, 3)]
 
 
 @pytest.mark.usefixtures("uncompiled")

@@ -7,7 +7,7 @@ where they are, and on a GPU the whole step of all arms is one CUDA graph.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from tasktheme.experiments.lifelong.world import World
+from tasktheme.experiments.lifelong.world import Described, World
 from tasktheme.learners.arms import ArmsOptimiser, arm_of, stack_arms
 from tasktheme.learners.base import Learner, Noise
 from tasktheme.learners.build import build_learner
@@ -59,14 +59,19 @@ class Section:
         rows: slice,
         learners: Sequence[Learner],
         compiled: WholeStep | None = None,
+        *,
+        kept: Float[Tensor, "S P d"] | None = None,
+        described: Described = lambda tasks: None,
     ) -> None:
         self.policy, self.rows = policy, rows
         self._world, self._seeds, self._learners, self._compiled = world, seeds, learners, compiled
         self._targets = world.targets(policy)
         if self._targets is not None and not policy.sees_learner:  # the same for all arms, which are scored together
             self._targets = Pool(Tasks(self._targets.tasks.numbers), self._targets.kept.expand(len(seeds), -1, -1))
-        pool = world.settings.pool
-        self.kept = torch.stack([world.describe(policy, seed, 0, pool) for seed in seeds])
+        if kept is None:
+            pool = world.settings.pool
+            kept = torch.stack([world.describe(policy, seed, 0, pool, described) for seed in seeds])
+        self.kept = kept
         self.recent = self.kept.new_zeros((len(seeds), policy.memory, self.kept.shape[-1]))
         self.losses = torch.zeros((len(seeds), policy.memory), device=world.device)
         self._ahead = _AHEAD.get(world.device.type, _AHEAD["cpu"])
@@ -117,6 +122,9 @@ class SideBySide:
         learned: (A, steps) whether there was an update.
         active: (A,) False for an arm that has stopped learning.
         programs: what is compiled; None for nothing.
+
+    ``kept`` is what each policy had kept of the tasks in its arms' pools, where they go on; otherwise the first pools are
+    described, and ``described`` is called now and then with the number of tasks.
     """
 
     def __init__(
@@ -127,6 +135,9 @@ class SideBySide:
         name: str,
         steps: int,
         programs: Programs | None = None,
+        *,
+        kept: Mapping[str, Tensor] | None = None,
+        described: Described = lambda tasks: None,
     ) -> None:
         self.world, self.arms, self.step, self.programs = world, sorted(arms), 0, programs
         device = world.device
@@ -144,8 +155,10 @@ class SideBySide:
         for policy in dict.fromkeys(arm.policy for arm in self.arms):
             places = [i for i, arm in enumerate(self.arms) if arm.policy == policy]
             own = [arm_of(self.learner, i) for i in places] if policies[policy].sees_learner else []
-            seeds = [self.arms[i].seed for i in places]
-            self.sections.append(Section(policies[policy], world, seeds, slice(places[0], places[-1] + 1), own, look))
+            seeds, rows = [self.arms[i].seed for i in places], slice(places[0], places[-1] + 1)
+            before = None if kept is None else kept[policy]
+            section = Section(policies[policy], world, seeds, rows, own, look, kept=before, described=described)
+            self.sections.append(section)
         self._usual = torch.arange(-_USUAL, 0, device=device)  # the last losses, from the present step
         self._memory = max([section.policy.memory for section in self.sections] + [_USUAL] * world.settings.skip)
         self._counter = torch.zeros((), dtype=torch.int64, device=device)  # the step, where the device sees it

@@ -90,7 +90,7 @@ class Experiment:
             while behind := sorted({record.step for record in records if record.step < steps}):
                 until = min([*behind[1:2], steps])  # there the next ones join
                 group = [record for record in records if record.step == behind[0]]
-                _Training(self, group, until).run(advance, stopping)
+                _Training(self, group, until, advance, stopping).run()
 
     def _test(
         self, records: Sequence[Record], listed: ListedTasks, tasks: int | str, stopping: Stopping, *, progress: bool
@@ -111,22 +111,36 @@ class Experiment:
 class _Training:
     """Arms at the same step, with their records, on their way to a later one."""
 
-    def __init__(self, experiment: Experiment, records: Sequence[Record], until: int) -> None:
+    def __init__(
+        self, experiment: Experiment, records: Sequence[Record], until: int, advance: Advance, stopping: Stopping
+    ) -> None:
         self.records, self.until, self._experiment = sorted(records, key=lambda record: record.arm), until, experiment
+        self._advance, self._stopping, self._described = advance, stopping, 0
         self.world = world = experiment.world
         policies = {name: policy for name, (policy, _) in experiment.policies.items()}
         programs = experiment.programs if experiment.compiled else None
-        self.arms = SideBySide(world, [record.arm for record in self.records], policies, experiment.learner, until, programs)
-        if self.records[0].step:
+        begun, listed = self.records[0].step > 0, [record.arm for record in self.records]
+        kept = self._kept() if begun else None
+        self.arms = SideBySide(
+            world, listed, policies, experiment.learner, until, programs, kept=kept, described=self._tell_described
+        )
+        if begun:
             self._load()
         self._validation = world.validation() if world.learner.patience else None
         self._begun = time.monotonic()  # the present stretch of steps, between two evaluations or savings
 
-    def run(self, advance: Advance, stopping: Stopping) -> None:
+    def _tell_described(self, tasks: int) -> None:
+        """The first pools may take long to describe: show that they are, and end between two parts where that is asked for."""
+        self._described += tasks
+        self._advance(0, f"tasks of the first pools described: {self._described:,}")
+        if self._stopping():
+            raise Interrupted("the lifelong experiment was interrupted before its first step")
+
+    def run(self) -> None:
         """Train; keep the arms' files now and then and before an interrupt ends the run."""
         arms, every = self.arms, self.world.settings.evaluate_every
         if self._experiment.compiled:
-            advance(0, "compiling")
+            self._advance(0, "compiling")
             arms.prepare()
         if not arms.step:
             self._evaluate()
@@ -134,7 +148,7 @@ class _Training:
         shown_step, note = arms.step, ""
         while arms.step < self.until:
             arms.train_step()
-            now, stop, last = time.monotonic(), stopping(), arms.step == self.until
+            now, stop, last = time.monotonic(), self._stopping(), arms.step == self.until
             validating = self._validation is not None and arms.step % self.world.learner.validate_every == 0
             if arms.step % every == 0 or validating or last or stop or now - saved > _SAVE_SECONDS:
                 self._end()
@@ -147,7 +161,7 @@ class _Training:
                     saved = now
                 self._begin()
             if now - shown > _SHOW_SECONDS or last:
-                advance((arms.step - shown_step) * len(self.records), note)
+                self._advance((arms.step - shown_step) * len(self.records), note)
                 shown, shown_step = now, arms.step
             if stop and not last:
                 raise Interrupted(f"the lifelong experiment was interrupted after {arms.step:,} of {self.until:,} steps")
@@ -218,6 +232,13 @@ class _Training:
         for record in self.records:
             record.state = {name: value.cpu() for name, value in record.state.items()}
 
+    def _kept(self) -> dict[str, Tensor]:
+        """What each policy had kept of the tasks in its arms' pools."""
+        found: dict[str, list[Tensor]] = {}
+        for record in self.records:
+            found.setdefault(record.arm.policy, []).append(record.state["kept"])
+        return {policy: torch.stack(kept).to(self.world.device) for policy, kept in found.items()}
+
     def _load(self) -> None:
         """Bring the arms to where their records are."""
         arms, step = self.arms, self.records[0].step
@@ -232,7 +253,7 @@ class _Training:
         put(arms.numbers, "numbers", self.records)
         for section in arms.sections:
             own = self.records[section.rows]
-            for into, name in ((section.kept, "kept"), (section.recent, "recent"), (section.losses, "recent_losses")):
+            for into, name in ((section.recent, "recent"), (section.losses, "recent_losses")):
                 put(into, name, own)
         names = [name.removeprefix("adam.") for name in self.records[0].state if name.startswith("adam.")]
         moments = {name: torch.stack([record.state[f"adam.{name}"] for record in self.records]) for name in names}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -21,6 +22,9 @@ from tasktheme.selection.base import Policy, Pool, Tasks
 
 _SEED_SHIFT = 32  # bits of a task's number that count tasks; those above are the seed
 _POINTS_AT_ONCE = {"cpu": 1 << 12, "cuda": 1 << 17}  # images held together for policies that describe tasks by them
+
+
+Described = Callable[[int], None]
 
 
 class World:
@@ -74,19 +78,25 @@ class World:
         support, query = (self.points(part, self.learner.ways) for part in drawn)
         return support, query
 
-    def describe(self, policy: Policy, seed: int, first: int, count: int) -> Float[Tensor, "count d"]:
-        """What a policy keeps of some tasks of a seed."""
+    def describe(
+        self, policy: Policy, seed: int, first: int, count: int, described: Described = lambda tasks: None
+    ) -> Float[Tensor, "count d"]:
+        """What a policy keeps of some tasks of a seed; ``described`` is called with the number of each part that is done."""
         numbers = self.numbers(seed, first, count)
         if "gamma" in policy.needs:
             key = (seed, first, count)
             if key not in self._gamma:  # the next policy asks for the same tasks, then nobody does
                 self._gamma = {kept: value for kept, value in self._gamma.items() if kept[1:] == key[1:]}
                 self._gamma[key] = self._infer(self.split.train, self.sampler, numbers)
+                described(count)
             return policy.describe(Tasks(numbers, gamma=self._gamma[key]))
         if policy.sees_learner:  # and so looks at the points at each pick
             return policy.describe(Tasks(numbers))
-        parts = numbers.split(self._tasks_at_once())
-        return torch.cat([policy.describe(Tasks(part, *self.draw(part))) for part in parts])
+        found = []
+        for part in numbers.split(self._tasks_at_once()):
+            found.append(policy.describe(Tasks(part, *self.draw(part))))
+            described(len(part))
+        return torch.cat(found)
 
     def tasks(self, policy: Policy, numbers: Int64[Tensor, " T"]) -> Tasks:
         """Tasks with all their points, where a policy looks at any: every policy knows the same of a task."""
