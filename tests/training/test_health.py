@@ -73,10 +73,12 @@ def test_certain_embeddings_say_everything_and_constant_ones_nothing() -> None:
 
 def test_an_embedding_that_ignores_the_data_warns() -> None:
     with pytest.warns(TrainingWarning, match=r"embedding has collapsed: .* 0\.35 nats .*batch_tasks=5"):
-        assert warn_of_embedding(embedded(1.0, 1.0))
+        assert warn_of_embedding(embedded(1.0, 1.0), tt.Settings())
+    with pytest.warns(TrainingWarning, match=r"; train on more tasks$"):  # what is so already is no remedy
+        assert warn_of_embedding(embedded(1.0, 1.0), tt.Settings(batch_tasks=5, network_start="data"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert not warn_of_embedding(embedded(3.0, 0.5))
+        assert not warn_of_embedding(embedded(3.0, 0.5), tt.Settings())
 
 
 def test_one_theme_with_everything_warns() -> None:

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from tasktheme.errors import TrainingWarning
+from tasktheme.settings import Settings
 from tasktheme.training.compiler import first_line
 from tasktheme.training.embedding import EmbeddedTasks, TaskPoints
 
@@ -68,14 +69,17 @@ def warn_of_dropped(lost: Bool[Tensor, " K"]) -> None:
     )
 
 
-def warn_of_embedding(tasks: Sequence[EmbeddedTasks]) -> bool:
+def warn_of_embedding(tasks: Sequence[EmbeddedTasks], settings: Settings) -> bool:
     """Warn, and return True, where the encoder ignores the data: posterior collapse."""
     found = information(tasks)
     if found >= _LEAST_INFORMATION:
         return False
+    remedies = ["on more tasks"]
+    remedies += ["in smaller mini-batches (batch_tasks=5)"] * (settings.batch_tasks > 5)
+    remedies += ["with network_start=data"] * (settings.network_start != "data")
     _warn(
         f"the embedding has collapsed: it says at most {found:.2f} nats about a data point, so task distances mean little; "
-        "train on more tasks, in smaller mini-batches (batch_tasks=5), or with network_start=data"
+        f"train {' or '.join(remedies)}"
     )
     return True
 

@@ -313,7 +313,7 @@ class Trainer:
         warn_of_themes(self.themes.share)
         if self.networks.decoder is not None:
             some, _ = self.sampler.draw(torch.arange(_CHECKED_TASKS, device=self.device), *self.halves)
-            warn_of_embedding([embed_batch(self.networks.encoder, self.data, some)])
+            warn_of_embedding([embed_batch(self.networks.encoder, self.data, some)], self.settings)
 
     def _choose_themes(self, embedded: TaskPoints, stopping: Callable[[], bool], *, progress: bool) -> None:
         """Choose K, and begin with as many themes anew."""

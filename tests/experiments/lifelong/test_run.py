@@ -37,7 +37,6 @@ from tasktheme.training import compiler
 
 TINY: dict[str, Any] = {"ways": 3, "queries": 3, "filters": 4, "modules": 3, "pool": 6, "evaluate_every": 4, "test_tasks": 5}
 COMMON: dict[str, Any] = {"learner": "protonet", "seeds": 2, "final_tasks": 9, "device": "cpu", "progress": False}
-SMALL_PROBE: dict[str, Any] = {"ways": 3, "queries": 3, "filters": 4, "modules": 3, "inner_steps": 1, "test_steps": 1}
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +118,8 @@ def test_first_pools_are_described_once_and_can_be_interrupted(
     split: DataSplit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A large pool takes Task2Vec long: an interrupt ends it between two parts, and arms that go on do not repeat it."""
-    probe = tt.MetaLearner("maml", device="cpu", batch_tasks=2, **SMALL_PROBE).fit(split.train, 2, progress=False)
+    small = {"ways": 3, "queries": 3, "filters": 4, "modules": 3, "inner_steps": 1, "test_steps": 1, "batch_tasks": 2}
+    probe = tt.MetaLearner("maml", device="cpu", **small).fit(split.train, 2, progress=False)
     how = COMMON | {"policies": ("task2vec",), "probe": probe, "changes": TINY, "steps": 2, "seeds": 1}
     monkeypatch.setattr(World, "_tasks_at_once", lambda self: 4)  # the pool of six tasks is two parts
     parts: list[tuple[int, int]] = []
