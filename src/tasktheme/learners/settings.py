@@ -32,10 +32,10 @@ class LearnerSettings(CheckedSettings):
     convolution: Literal["auto", "loop", "patches", "grouped", "triton"] = "auto"
     """How convolutions with weights of each task's own are computed; the numbers are the same (convolution.py). A saved run that
     was trained by "triton" is loaded as "auto" where there is no GPU or no triton."""
-    precision: Precision = "tf32"
-    """"tf32": float32, with products on a GPU's tensor cores rounded to 10 bits; "float32" without that; "bfloat16" computes
-    and keeps the feature maps so, weights and statistics in float32; "auto" is "bfloat16" on a GPU and "float32" elsewhere. A
-    saved run that was trained in "bfloat16" is loaded as "auto": most CPUs are far slower in it than in float32."""
+    precision: Precision = "auto"
+    """"bfloat16" computes and keeps the feature maps so, weights and statistics in float32; "tf32" rounds the products on a GPU's
+    tensor cores to 10 bits, "float32" does not; "auto" is "bfloat16" on a GPU and "float32" elsewhere. A saved run that was
+    trained in "bfloat16" is loaded as "auto": most CPUs are far slower in it than in float32."""
 
     # the training
     augment: bool = False

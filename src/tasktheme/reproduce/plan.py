@@ -126,12 +126,12 @@ SCALES = {
         },
         maml={
             "omniglot": "--tasks 100000 --set filters=64 --set batch_tasks=32 --set inner_rate=0.4 --set inner_steps=1 "
-            "--set test_steps=3 --set precision=bfloat16",
-            "mini-imagenet": "--tasks 240000 --set inner_rate=0.05 --set augment=true --set precision=bfloat16 --compile",
+            "--set test_steps=3",
+            "mini-imagenet": "--tasks 240000 --set inner_rate=0.05 --set augment=true --compile",
         },
         tested={"omniglot": "10000", "mini-imagenet": "all"},
         known=10_000,
-        lifelong="--seeds 3 --set average=1000 --set precision=bfloat16",
+        lifelong="--seeds 3 --set average=1000",
         learners={
             "maml": "--policies ptm,task2vec,random --steps 20000 --compile",
             "protonet": "--policies ptm,task2vec,random --steps 20000 --compile",
