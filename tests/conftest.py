@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import settings
@@ -49,19 +50,20 @@ import torch  # noqa: E402
 torch.set_num_threads(1)  # test workers share the cores: threads would only wait for each other
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Tests render and decode into one folder for all workers, which get its name from here; no run leaves it behind."""
+    if "TASKTHEME_CACHE" not in os.environ:
+        folder = TemporaryDirectory(prefix="tasktheme-tests-")
+        config.add_cleanup(folder.cleanup)
+        os.environ["TASKTHEME_CACHE"] = folder.name
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("data") and not os.environ.get("TASKTHEME_DATA"):
             item.add_marker(pytest.mark.skip(reason="TASKTHEME_DATA is not set"))
         if item.get_closest_marker("gpu") and not torch.cuda.is_available():
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Tests render and decode into a folder of their own."""
-    if "TASKTHEME_CACHE" not in os.environ:
-        os.environ["TASKTHEME_CACHE"] = str(tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture

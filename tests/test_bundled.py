@@ -62,7 +62,7 @@ def test_a_model_is_small_and_its_card_says_how_it_was_made_and_how_good_it_is(n
 
 
 @pytest.mark.data
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [NAMES[0], *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES[1:])])
 def test_the_measures_are_those_of_the_model(run, name: str, tmp_path: Path) -> None:
     code, _, err = run("evaluate", name, tt.PTM.load(name).trained_on["data"], "--out", tmp_path / "m.json", "-q")
     assert code == 0, err

@@ -7,7 +7,6 @@ import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
@@ -171,9 +170,7 @@ def test_which_task_next_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.data
 @pytest.mark.parametrize("line", NAMED)
-def test_named_sets_run(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with TemporaryDirectory() as folder:  # up to 700 MB that no run leaves behind
-        monkeypatch.setenv("TASKTHEME_CACHE", folder)
-        loaded = run(line, {"tt": tt})
-        classes = len(loaded.train.class_names), len(loaded.test.class_names)
+def test_named_sets_run(line: str) -> None:
+    loaded = run(line, {"tt": tt})
+    classes = len(loaded.train.class_names), len(loaded.test.class_names)
     assert classes == ((964, 659) if "omniglot" in line else (64, 20))

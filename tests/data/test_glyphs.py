@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,9 @@ SMALL_TRAIN = {"Vowels": (tuple(map(ord, "AEIOU")),)}
 SMALL_TEST = {"Digits": (range(0x30, 0x3A),)}
 
 
-@pytest.fixture(scope="session")
-def split(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DataSplit]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TASKTHEME_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield glyphs.load_glyphs(progress=False)
+@pytest.fixture(scope="module")
+def split() -> DataSplit:
+    return glyphs.load_glyphs(progress=False)
 
 
 @pytest.fixture

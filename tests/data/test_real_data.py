@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from tempfile import TemporaryDirectory
-
 import numpy as np
 import pytest
 import torch
@@ -37,10 +34,8 @@ def test_omniglot() -> None:
 
 
 @pytest.fixture(scope="module")
-def mini_imagenet() -> Iterator[DataSplit]:
-    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:  # 700 MB that no run leaves behind
-        patch.setenv("TASKTHEME_CACHE", folder)
-        yield load_dataset("mini-imagenet", progress=False)
+def mini_imagenet() -> DataSplit:
+    return load_dataset("mini-imagenet", progress=False)
 
 
 def test_mini_imagenet(mini_imagenet: DataSplit) -> None:

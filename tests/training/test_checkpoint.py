@@ -257,38 +257,40 @@ def test_fit_keeps_a_checkpoint_and_resumes(tmp_path: Path) -> None:
 
 # Runs the command line with a SIGINT in the third step: what Ctrl-C does, at a moment that does not depend on the clock.
 _INTERRUPTED_RUN = """
-import signal, sys
-from tasktheme.training import loop
+import signal
 from tasktheme.training.loop import Trainer
 step = Trainer.train_step
 def interrupt(self):
     if self.step == 2:
         signal.raise_signal(signal.SIGINT)
     return step(self)
-if "--resume" not in sys.argv:
-    Trainer.train_step = interrupt
+Trainer.train_step = interrupt
 from tasktheme.cli import main
 main()
 """
 
 
-def test_ctrl_c_on_the_command_line_keeps_the_state_and_resume_goes_on(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", _INTERRUPTED_RUN, "fit", "glyphs", "--out", "model", "--tasks", "80", "--quiet"]
+def test_ctrl_c_on_the_command_line_keeps_the_state_and_resume_goes_on(
+    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["fit", "glyphs", "--out", "model", "--tasks", "80", "--quiet"]
     for setting in ("filters=[2,2,2,2]", "themes=2", "polish_sweeps=0", "t_shots=2", "v_shots=2"):
         command += ["--set", setting]
-    stopped = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    alone = [sys.executable, "-c", _INTERRUPTED_RUN, *command]
+    stopped = subprocess.run(alone, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert stopped.returncode == 130
     assert stopped.stderr.startswith("tasktheme: training was interrupted after 60 of 80 tasks")
     assert "--resume" in stopped.stderr
     assert stopped.stderr.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["model.checkpoint"]
 
-    again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert again.returncode == 2
-    assert "keeps an interrupted training" in again.stderr
+    monkeypatch.chdir(tmp_path)
+    code, _, err = run(*command)
+    assert code == 2
+    assert "keeps an interrupted training" in err
 
-    resumed = subprocess.run([*command, "--resume"], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert resumed.returncode == 0, resumed.stderr
+    code, _, err = run(*command, "--resume")
+    assert code == 0, err
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
     trained_on = tt.PTM.load(tmp_path / "model").trained_on
     assert (trained_on["data"], trained_on["tasks"], trained_on["size"]) == ("glyphs", 80, 64)
