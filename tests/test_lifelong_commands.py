@@ -108,3 +108,9 @@ def test_bad_input(run, made: tuple[Path, Path, Path], tmp_path: Path, arguments
     assert code == 2
     assert words in err
     assert err.count("\n") == 1
+
+
+def test_what_cannot_be_run_is_said_before_any_data_is_read(run, tmp_path: Path) -> None:
+    code, _, err = run("experiment", "lifelong", tmp_path / "no data", "--policies", "randon", "--out", tmp_path / "out")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "did you mean 'random'?" in err

@@ -22,6 +22,7 @@ from tasktheme.options import (
     KnownHeldOut,
     KnownSize,
     Quiet,
+    counted,
     leave,
     parse_changes,
 )
@@ -74,7 +75,7 @@ def lifelong(
     Examples: `tasktheme experiment lifelong glyphs --policies random,worst-case --steps 500 --set pool=20`,
     `tasktheme experiment lifelong mini-imagenet --model model --probe run --steps 20000`
     """
-    from tasktheme.experiments.lifelong.lifelong import read_results, run_lifelong
+    from tasktheme.experiments.lifelong.lifelong import plan_lifelong, read_results, run_lifelong
     from tasktheme.files import write_file
     from tasktheme.learners.meta import MetaLearner
     from tasktheme.ptm import PTM
@@ -92,6 +93,7 @@ def lifelong(
         final = int(tasks)
     themes = None if model is None else PTM.load(model, device=device.value)
     trained = None if probe is None else MetaLearner.load(probe, device=device.value)
+    plan_lifelong(learner.value, setting.value, names, themes, trained, changes)  # an error now, not after the decoding
     split = Source(data, data_dir, size, held_out, allow_damaged, quiet, trained=(themes, trained)).split()
     try:
         result = run_lifelong(
@@ -129,7 +131,8 @@ def _lines(result: dict[str, Any]) -> list[str]:
             final, cost = policy["final"], sum(policy["milliseconds per step"]) / len(policy["seeds"])
             spread = "" if final["spread"] is None else f", seeds differ by {100 * final['spread']:.2f}"
             lines.append(
-                f"{name}: {100 * final['mean']:.2f} % +- {_points(final['over_tasks'])} over tasks{spread}; {cost:.1f} ms a step"
+                f"{name}: {100 * final['mean']:.2f} % +- {_points(final['over_tasks'])} over tasks{spread}; "
+                f"after {counted(final['steps'], 'step')}, on {counted(final['tasks'], 'task')}; {cost:.1f} ms a step"
             )
     return lines + [
         f"{pair['first']} less {pair['second']}: {100 * pair['mean']:+.2f} points, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -28,8 +29,8 @@ def lifelong_figure(results: Sequence[Result], *, curves: bool = True, bars: boo
     ``curves`` or ``bars`` may be left out, not both.
     """
     first = results[0]["learner"]
-    drawn = [result for result in results if curves and result["learner"] == first]
     tested = [result for result in results if bars and any("final" in policy for policy in result["policies"].values())]
+    drawn = [result for result in results if curves and result["learner"] == first and (_has_curve(result) or not tested)]
     policies = sorted({policy for result in results for policy in result["policies"]}, key=policy_order)
     places = {policy: i for i, policy in enumerate(dict.fromkeys((*ORDER, *policies)))}  # the same in every picture
     look = {policy: (COLOURS[places[policy] % len(COLOURS)], _LINES[places[policy] % len(_LINES)]) for policy in policies}
@@ -75,14 +76,17 @@ def _draw_curves(axes: Axes, result: Result, look: Mapping[str, tuple[str, Any]]
 def _draw_bars(axes: Axes, results: Sequence[Result], look: Mapping[str, tuple[str, Any]]) -> None:
     """A group for each experiment: means, their 95 % intervals over tasks, and a dot for each seed."""
     width = 0.8 / len(look)
-    seen = []
+    seen, pale = [], False
     for group, result in enumerate(results):
+        usual = _usual_test(result)
         for place, (name, (colour, _)) in enumerate(look.items()):
             final = result["policies"].get(name, {}).get("final")
             if final is None:
                 continue
             x = group + (place - (len(look) - 1) / 2) * width
-            axes.bar(x, final["mean"], width=0.92 * width, color=colour)
+            other = (final.get("steps"), final.get("tasks")) != usual
+            pale = pale or other
+            axes.bar(x, final["mean"], width=0.92 * width, color=colour, alpha=0.35 if other else None)
             axes.errorbar(x, final["mean"], yerr=final["over_tasks"] or 0.0, color=INK, linewidth=0.9, capsize=1.5)
             axes.scatter([x] * len(final["seeds"]), final["seeds"], s=5, color="white", edgecolors=INK, linewidths=0.5, zorder=3)
             spread = final["over_tasks"] or 0.0
@@ -95,10 +99,20 @@ def _draw_bars(axes: Axes, results: Sequence[Result], look: Mapping[str, tuple[s
     axes.set_xticks(range(len(results)), labels)
     axes.yaxis.set_major_formatter(_PERCENT)
     axes.set_ylabel("accuracy")
-    counts = sorted({result["final tasks"] for result in results})
-    axes.set_title(
-        f"last test, {' or '.join(f'{count:,}' for count in counts)} tasks; dots: seeds", loc="left", fontsize=SMALL, color=FAINT
-    )
+    counts = sorted({_usual_test(result)[1] or result["final tasks"] for result in results})
+    words = f"last test, {' or '.join(f'{count:,}' for count in counts)} tasks; dots: seeds"
+    axes.set_title(words + "; pale: other steps or tasks" * pale, loc="left", fontsize=SMALL, color=FAINT)
+
+
+def _has_curve(result: Result) -> bool:
+    return any(policy["curve"]["steps"] for policy in result["policies"].values())
+
+
+def _usual_test(result: Result) -> tuple[int | None, int | None]:
+    """The steps and the tasks of most of the last tests, and of the longest among equals; earlier results do not say."""
+    finals = [policy["final"] for policy in result["policies"].values() if "final" in policy]
+    tests = Counter((final.get("steps"), final.get("tasks")) for final in finals)
+    return max(tests, key=lambda test: (tests[test], test[0] or 0, test[1] or 0))
 
 
 def _counted(seeds: int) -> str:

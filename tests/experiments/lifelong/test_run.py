@@ -28,7 +28,7 @@ from tasktheme.experiments.lifelong.records import Record, all_records, open_rec
 from tasktheme.experiments.lifelong.world import World
 from tasktheme.learners.base import Learner
 from tasktheme.learners.build import build_learner
-from tasktheme.learners.testing import random_classes, task_accuracies
+from tasktheme.learners.testing import ListedTasks, random_classes, task_accuracies
 from tasktheme.report.lifelong_plots import lifelong_figure
 from tasktheme.selection.base import Tasks
 from tasktheme.selection.build import POLICIES
@@ -114,6 +114,36 @@ def test_interrupted_at_any_step_and_resumed_gives_the_same_bits(
     assert [len(record.picked) for record in records(tmp_path / "whole", folder)] == [7] * 4
 
 
+@pytest.mark.parametrize("step", [0, 4])
+def test_an_interrupt_does_not_wait_for_a_long_test_on_the_way(
+    step: int, split: DataSplit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The arms are kept as they are, and the test is made when they go on."""
+    how = COMMON | {"policies": ("random",), "steps": 6, "changes": TINY | {"patience": 9, "validate_every": 4}}
+    monkeypatch.setattr("tasktheme.learners.testing.tasks_at_once", lambda *_: 2)  # five test tasks are more than one part
+    whole = run_lifelong(split, tmp_path / "whole", **how)
+    tests: list[int] = []
+    original = ListedTasks.accuracies
+
+    def interrupted(self: ListedTasks, *arguments: Any, **more: Any) -> torch.Tensor:
+        if len(self) == 5:
+            tests.append(len(tests))
+            if len(tests) == (1 if step == 0 else 2):
+                signal.raise_signal(signal.SIGINT)
+        return original(self, *arguments, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ListedTasks, "accuracies", interrupted)
+        with pytest.raises(Interrupted, match=f"after {step} of 6 steps"):
+            run_lifelong(split, tmp_path / "parts", **how)
+    assert [(record.step, list(record.evaluated)) for record in records(tmp_path / "parts")] == ([(4, [0])] * 2 if step else [])
+    parts = run_lifelong(split, tmp_path / "parts", **how)
+    assert_same(records(tmp_path / "parts"), records(tmp_path / "whole"))
+    assert [policy["curve"] for policy in parts["policies"].values()] == [
+        policy["curve"] for policy in whole["policies"].values()
+    ]
+
+
 def test_first_pools_are_described_once_and_can_be_interrupted(
     split: DataSplit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,7 +188,7 @@ def test_compiled_arms_go_on_without_compiling_and_the_other_way_round(
     split: DataSplit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compiler, "compiler_fault", lambda device: None)
-    monkeypatch.setattr(running, "_FINAL_BLOCK", 4)
+    monkeypatch.setitem(running._FINAL_BLOCK, "cpu", 8)  # four tasks of each of the two arms
     monkeypatch.setattr("tasktheme.learners.testing.tasks_at_once", lambda *_: 6)  # three of each of the two arms
     used: list[Programs] = []
     original = running.Experiment.run
@@ -185,7 +215,7 @@ def test_no_compiler_is_one_clear_line(split: DataSplit, tmp_path: Path, monkeyp
 
 
 def test_a_last_test_goes_on_where_it_was_interrupted(split: DataSplit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "_FINAL_BLOCK", 4)
+    monkeypatch.setitem(running._FINAL_BLOCK, "cpu", 8)  # four tasks of each of the two arms
     how = COMMON | {"policies": ("random",), "steps": 2, "changes": TINY}
     run_lifelong(split, tmp_path / "whole", **how)
     with pytest.MonkeyPatch.context() as patch:
@@ -224,7 +254,7 @@ def test_a_last_test_that_is_not_whole_does_not_count(
     split: DataSplit, model: tt.PTM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Interrupted in the last test of a policy, the user goes on with another one first."""
-    monkeypatch.setattr(running, "_FINAL_BLOCK", 4)
+    monkeypatch.setitem(running._FINAL_BLOCK, "cpu", 8)  # four tasks of each of the two arms
     how = COMMON | {"model": model, "steps": 2, "changes": TINY}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(running, "new_learners", lambda *a, keep=running.new_learners: (signal.raise_signal(2), keep(*a))[1])
@@ -314,6 +344,21 @@ def test_tasks_in_common_are_those_of_the_same_seed() -> None:
     assert tasks_in_common({0: np.array([], dtype=int)}, {0: np.array([], dtype=int)}, [0]) == 0.0
 
 
+def test_arms_of_other_steps_or_tasks_are_told_apart(split: DataSplit, model: tt.PTM, tmp_path: Path) -> None:
+    how = COMMON | {"model": model, "changes": TINY}
+    run_lifelong(split, tmp_path, policies=("ptm", "random"), steps=2, **how)
+    result = run_lifelong(split, tmp_path, policies=("random",), steps=3, **how | {"final_tasks": 7})
+    tests = {name: (policy["final"]["steps"], policy["final"]["tasks"]) for name, policy in result["policies"].items()}
+    assert tests == {"ptm": (2, 9), "random": (3, 7)}
+    axes = lifelong_figure([result]).axes
+    assert len(axes) == 1  # no test on the way: no empty panel
+    assert "7 tasks" in axes[0].get_title(loc="left")
+    assert "pale: other steps or tasks" in axes[0].get_title(loc="left")
+    assert [bar.get_alpha() for bar in axes[0].patches] == [0.35, None]  # type: ignore[attr-defined]
+    result["policies"].pop("ptm")
+    assert "pale" not in lifelong_figure([result]).axes[0].get_title(loc="left")
+
+
 def test_every_policy_has_one_name_in_pictures() -> None:
     curve = {"seeds": [0], "steps": [2], "curve": {"steps": [1, 2], "smoothed": [[0.2, 0.3]]}}
     result = {"learner": "maml", "setting": "induction", "test_tasks": 3, "smoothing": 0.9}
@@ -365,7 +410,7 @@ def test_early_stopping_keeps_the_best_weights_and_lets_the_others_go_on(
 
     def scripted(self: Any, *arguments: Any, **more: Any) -> Any:
         validation = self.world.validation()
-        validation.accuracies = lambda learner, *_: torch.tensor(next(scores)).unsqueeze(1)
+        validation.accuracies = lambda learner, *_, **__: torch.tensor(next(scores)).unsqueeze(1)
         self.world.validation = lambda: validation
         return original(self, *arguments, **more)
 
@@ -411,9 +456,9 @@ def test_the_mean_of_the_last_weights_is_tested(split: DataSplit, tmp_path: Path
     seen: list[torch.Tensor] = []
     accuracies = running.Experiment.accuracies
 
-    def seeing(self: Any, learner: Any, *arguments: Any) -> torch.Tensor:
+    def seeing(self: Any, learner: Any, *arguments: Any, **more: Any) -> torch.Tensor:
         seen.append(next(learner.parameters()).detach().clone())
-        return accuracies(self, learner, *arguments)
+        return accuracies(self, learner, *arguments, **more)
 
     monkeypatch.setattr(running.Experiment, "accuracies", seeing)
     run_lifelong(split, tmp_path, steps=8, **together)
@@ -448,6 +493,7 @@ def test_a_pick_of_unusually_low_loss_is_discarded(split: DataSplit, tmp_path: P
         ({"policies": ()}, SettingsError, "needs a policy"),
         ({"smoothing": 1.0}, SettingsError, "smoothing"),
         ({"changes": {"poool": 3}}, SettingsError, "unknown setting"),
+        ({"changes": {"setting": "transduction"}}, SettingsError, "'induction': choose another with --setting"),
         ({"changes": {"batch_tasks": 2}}, SettingsError, "one task at a time"),
         ({"changes": {"anneal": True}}, SettingsError, "does not fall"),
         ({"changes": {"seed": 3}}, SettingsError, "seed of its own"),
@@ -464,9 +510,9 @@ def test_what_cannot_be_run(more: dict[str, Any], error: type[Exception], words:
 def test_arms_of_another_experiment_are_not_gone_on_with(split: DataSplit, tmp_path: Path) -> None:
     how = COMMON | {"policies": ("random",), "steps": 2}
     run_lifelong(split, tmp_path, **how, changes=TINY)
-    with pytest.raises(ModelFileError, match="other settings: choose another --out"):
+    with pytest.raises(ModelFileError, match=r"other settings \(learning_rate 0\.001 there, 0\.1 here\): ask for the same"):
         run_lifelong(split, tmp_path, **how, changes=TINY | {"learning_rate": 0.1})
-    with pytest.raises(ModelFileError, match="other experiment"):
+    with pytest.raises(ModelFileError, match=r"other experiment \(pool 6 there, 7 here\)"):
         run_lifelong(split, tmp_path, **how, changes=TINY | {"pool": 7})
 
 

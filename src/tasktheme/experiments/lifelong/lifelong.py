@@ -19,6 +19,7 @@ from tasktheme.experiments.lifelong.settings import LifelongSettings, lifelong_l
 from tasktheme.experiments.lifelong.world import World
 from tasktheme.experiments.tested import suitable_tasks
 from tasktheme.learners.meta import MetaLearner
+from tasktheme.learners.settings import LearnerSettings
 from tasktheme.ptm import PTM
 from tasktheme.selection.base import Policy
 from tasktheme.selection.build import build_policy
@@ -62,15 +63,11 @@ def run_lifelong(
         changes: settings of the experiment or of the learner by name.
         compiled: let torch compile what adapts first, updates and tests. Arms go on either way, with other rounding.
     """
-    own = {field.name for field in dataclasses.fields(LifelongSettings)}
-    given = dict(changes or {})
-    settings = LifelongSettings().changed({name: value for name, value in given.items() if name in own} | {"setting": setting})
-    learner_settings = lifelong_learner(learner, {name: value for name, value in given.items() if name not in own})
     if not policies or seeds < 1 or steps < 1:
         raise SettingsError("a lifelong experiment needs a policy, a seed and a step at least")
     if not 0.0 <= smoothing < 1.0:
         raise SettingsError(f"smoothing must be at least 0 and below 1, got {smoothing}")
-    built = {name: _built(name, model, probe) for name in dict.fromkeys(policies)}
+    settings, learner_settings, built = plan_lifelong(learner, setting, policies, model, probe, changes)
     world = World(split, learner_settings, settings, find_device(device), model)
     folder = Path(out) / f"{learner}-{setting}"
     tasks = suitable_tasks(split.test, learner_settings) if final_tasks is None else final_tasks
@@ -81,17 +78,35 @@ def run_lifelong(
     return write_results(folder, tasks, [" ".join(row) for row in names], smoothing=smoothing)
 
 
+def plan_lifelong(
+    learner: str,
+    setting: str,
+    policies: Sequence[str],
+    model: PTM | None = None,
+    probe: MetaLearner | None = None,
+    changes: Mapping[str, Any] | None = None,
+) -> tuple[LifelongSettings, LearnerSettings, dict[str, tuple[Policy, dict[str, Any]]]]:
+    """What :func:`run_lifelong` is asked for, checked before any data is there: settings of experiment and learner, policies."""
+    own = {field.name for field in dataclasses.fields(LifelongSettings)}
+    given = dict(changes or {})
+    if given.setdefault("setting", setting) != setting:
+        raise SettingsError(f"the setting of this experiment is {setting!r}: choose another with --setting, not with --set")
+    settings = LifelongSettings().changed({name: value for name, value in given.items() if name in own})
+    learner_settings = lifelong_learner(learner, {name: value for name, value in given.items() if name not in own})
+    return settings, learner_settings, {name: _built(name, model, probe) for name in dict.fromkeys(policies)}
+
+
 def _built(name: str, model: PTM | None, probe: MetaLearner | None) -> tuple[Policy, dict[str, Any]]:
     """A policy, and what tells it from others of its name."""
     policy = build_policy(name, probe=None if probe is None else probe.learner)
     about: dict[str, Any] = {key: value for key, value in vars(policy).items() if isinstance(value, int | float | str)}
     if "gamma" in policy.needs:
         if model is None:
-            raise DataError(f"the policy {name!r} needs a task model: give a model, such as `tasktheme fit` makes")
+            raise DataError(f"the policy {name!r} needs a task model: give --model, a folder that fit wrote")
         about["model"] = model.fingerprint
     if name == "task2vec" and probe is not None:
         about["probe"] = probe.fingerprint
     return policy, about
 
 
-__all__ = ["read_results", "run_lifelong"]
+__all__ = ["plan_lifelong", "read_results", "run_lifelong"]

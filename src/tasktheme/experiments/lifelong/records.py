@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -131,11 +131,24 @@ def _open_record(folder: Path, arm: Arm, identity: dict[str, Any]) -> Record:
         return Record(arm, identity)
     record = read_record(path)
     if record.identity != identity:
-        differing = sorted(key for key in identity if record.identity.get(key) != identity[key])
+        differing = ", ".join(_differences(record.identity, identity))
         raise ModelFileError(
-            f"{str(path)!r} belongs to an experiment with other {', '.join(differing)}: choose another --out, or delete it"
+            f"{str(path)!r} is of an experiment with other {differing}: ask for the same, or choose another --out"
         )
     return record
+
+
+def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> Iterator[str]:
+    """What differs between two identities, settings by name with both values."""
+    for key, value in ours.items():
+        other = theirs.get(key)
+        if other == value:
+            continue
+        if not (isinstance(value, dict) and isinstance(other, dict)):
+            yield key
+            continue
+        names = [name for name in value if other.get(name) != value[name]]
+        yield f"{key} ({', '.join(f'{name} {other.get(name)!r} there, {value[name]!r} here' for name in names)})"
 
 
 def _at(folder: Path, record: Record, step: int) -> Record:

@@ -59,7 +59,8 @@ def summarise(records: Sequence[Record], *, smoothing: float) -> dict[str, Any]:
             "about": own[0].identity["policy"],
         }
         if tested:
-            policies[policy]["final"] = mean_of(np.stack(list(tested.values()))).as_dict()
+            values = np.stack(list(tested.values()))
+            policies[policy]["final"] = mean_of(values).as_dict() | {"steps": own[0].step, "tasks": values.shape[1]}
             final.setdefault(test, {})[policy] = tested
     learned = {name: {record.arm.seed: record.picked[record.learned] for record in own} for name, own in by_policy.items()}
     pairs = [{"steps": steps, **pair} for (steps, _), same in final.items() for pair in compare(same)]

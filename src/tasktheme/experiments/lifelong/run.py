@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ from tasktheme.training.interrupt import stop_requests
 
 _SAVE_SECONDS = 20.0
 _SHOW_SECONDS = 0.5
-_FINAL_BLOCK = 500  # tasks of the last test between two looks at the clock
+_FINAL_BLOCK = {"cpu": 32, "cuda": 6_000}  # tests, tasks by arms, between two looks at the clock
 
 Stopping = Callable[[], bool]
 
@@ -63,12 +63,14 @@ class Experiment:
             "policy": dict(self.policies[policy][1]),
         }
 
-    def accuracies(self, learner: Learner, tasks: ListedTasks, first: int = 0, last: int | None = None) -> Float[Tensor, "A T"]:
+    def accuracies(
+        self, learner: Learner, tasks: ListedTasks, first: int = 0, last: int | None = None, advance: Advance | None = None
+    ) -> Float[Tensor, "A T"]:
         """Of all arms on listed tasks; parts are of the size that suits the fixed test tasks, so that one program serves all."""
         if not self.compiled:
-            return tasks.accuracies(learner, first, last)
+            return tasks.accuracies(learner, first, last, advance=advance)
         at_once = self.world.test.equal_parts(learner, len(self.world.test))
-        return tasks.accuracies(learner, first, last, compiled=self.programs.test, at_once=at_once)
+        return tasks.accuracies(learner, first, last, advance=advance, compiled=self.programs.test, at_once=at_once)
 
     def run(self, seeds: int, steps: int, final_tasks: int | str, *, progress: bool = True) -> ListedTasks:
         """Bring every policy with every seed to ``steps`` steps and through the last test, those at the same point together.
@@ -124,6 +126,7 @@ class _Training:
         self.arms = SideBySide(
             world, listed, policies, experiment.learner, until, programs, kept=kept, described=self._tell_described
         )
+        self._saved = self.records[0].step  # where the arms' files are
         if begun:
             self._load()
         self._validation = world.validation() if world.learner.patience else None
@@ -138,25 +141,29 @@ class _Training:
 
     def run(self) -> None:
         """Train; keep the arms' files now and then and before an interrupt ends the run."""
-        arms, every = self.arms, self.world.settings.evaluate_every
         if self._experiment.compiled:
             self._advance(0, "compiling")
-            arms.prepare()
-        if not arms.step:
-            self._evaluate()
+            self.arms.prepare()
+        try:
+            self._run_steps()
+        except Interrupted:
+            if self._saved < self.arms.step:
+                self.save()
+            raise
+
+    def _run_steps(self) -> None:
+        arms = self.arms
+        note = self._test_if_due()  # at the start, or where an interrupt came before this test
         saved = shown = self._begin()
-        shown_step, note = arms.step, ""
+        shown_step = arms.step
         while arms.step < self.until:
             arms.train_step()
             now, stop, last = time.monotonic(), self._stopping(), arms.step == self.until
-            validating = self._validation is not None and arms.step % self.world.learner.validate_every == 0
-            if arms.step % every == 0 or validating or last or stop or now - saved > _SAVE_SECONDS:
+            overdue = last or now - saved > _SAVE_SECONDS
+            if overdue or stop or self._evaluating() or self._validating():
                 self._end()
-                if arms.step % every == 0:
-                    note = f"accuracy {100 * self._evaluate():.1f} %"
-                if validating:
-                    self._validate()
-                if last or stop or now - saved > _SAVE_SECONDS:
+                note = self._test_if_due() or note
+                if overdue:
                     self.save()
                     saved = now
                 self._begin()
@@ -164,7 +171,26 @@ class _Training:
                 self._advance((arms.step - shown_step) * len(self.records), note)
                 shown, shown_step = now, arms.step
             if stop and not last:
-                raise Interrupted(f"the lifelong experiment was interrupted after {arms.step:,} of {self.until:,} steps")
+                self._interrupt()
+
+    def _interrupt(self) -> NoReturn:
+        raise Interrupted(f"the lifelong experiment was interrupted after {self.arms.step:,} of {self.until:,} steps")
+
+    def _evaluating(self) -> bool:
+        """Whether the fixed test tasks are due at this step."""
+        return self.arms.step % self.world.settings.evaluate_every == 0
+
+    def _validating(self) -> bool:
+        return self._validation is not None and self.arms.step > 0 and self.arms.step % self.world.learner.validate_every == 0
+
+    def _test_if_due(self) -> str:
+        """The tests of this step that were not made yet; what the progress bar is to say of them."""
+        step, note = self.arms.step, ""
+        if self._evaluating() and any(step not in record.evaluated for record in self.records):
+            note = f"accuracy {100 * self._evaluate():.1f} %"
+        if self._validating() and any(step not in record.validated for record in self.records if not record.stopped):
+            self._validate()
+        return note
 
     def _begin(self) -> float:
         self._begun = time.monotonic()
@@ -186,7 +212,16 @@ class _Training:
                 )
 
     def _accuracies(self, tasks: ListedTasks) -> Float[Tensor, "A T"]:
-        return self._experiment.accuracies(self.arms.tested, tasks).double()
+        done = 0
+
+        def tell(count: int, _: str) -> None:
+            nonlocal done
+            done += count
+            self._advance(0, f"tested on {done:,} of {len(tasks):,} tasks")
+            if self._stopping() and done < len(tasks) and self.arms.step < self.until:  # the last point is not left half made
+                self._interrupt()
+
+        return self._experiment.accuracies(self.arms.tested, tasks, advance=tell).double()
 
     def _evaluate(self) -> float:
         found = self._accuracies(self.world.test).cpu().numpy()
@@ -229,6 +264,7 @@ class _Training:
         for record in self.records:
             record.final = np.zeros(0)  # of an earlier step
         save_together(self._experiment.folder, self.records)
+        self._saved = arms.step
         for record in self.records:
             record.state = {name: value.cpu() for name, value in record.state.items()}
 
@@ -280,8 +316,9 @@ def _test_group(
         kept = [record.state.get(f"best.{name}", record.state[f"{_tested(experiment.world)}.{name}"]) for record in records]
         value.data.copy_(torch.stack(kept))
     saved = time.monotonic()
-    for first in range(len(records[0].final), until, _FINAL_BLOCK):
-        last = min(first + _FINAL_BLOCK, until)
+    block = max(1, _FINAL_BLOCK.get(experiment.world.device.type, _FINAL_BLOCK["cpu"]) // len(records))
+    for first in range(len(records[0].final), until, block):
+        last = min(first + block, until)
         found = experiment.accuracies(learner, listed, first, last).double().cpu().numpy()
         for record, accuracies in zip(records, found, strict=True):
             record.final = np.concatenate([record.final, accuracies])
