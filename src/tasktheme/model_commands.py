@@ -72,9 +72,9 @@ def embed(
 ) -> None:
     """Write what tasks become: a Dirichlet distribution over themes each. In a pipe, a CSV line for each task.
 
-    Of a folder, each sub-folder is one task; of a data set, tasks are drawn from the classes of a part: any number of them,
-    if they go to a .parquet file. Image files become like those that the model knows: its size, grey or in colour, and
-    inverted where they are negatives of them.
+    Of a folder, each sub-folder is one task, with all images in it and below; of a data set, tasks are drawn from the classes
+    of a part: any number of them, if they go to a .parquet file. Image files become like those that the model knows: its
+    size, grey or in colour, and inverted where they are negatives of them.
 
     Examples: `tasktheme embed my-model my_folder/ --out tasks.parquet`,
     `tasktheme embed omniglot-default glyphs --out tasks.parquet -n 100`,

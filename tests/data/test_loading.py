@@ -126,6 +126,12 @@ def test_tasks_from_a_folder(tree: Tree, zipped: Callable[[Path], Path]) -> None
         assert tasks.group_names == ("pictures",)
 
 
+def test_one_task_with_folders_in_it(tree: Tree) -> None:
+    folder = tree(["new/monday/early/1.png", "new/monday/late/1.png"])
+    assert load_tasks(folder / "new", progress=False).class_names == ("monday",)
+    assert load_dataset(folder, progress=False, split=0.5).train.class_names in (("early",), ("late",))
+
+
 def test_a_folder_read_as_classes_and_as_tasks_is_kept_twice(tree: Tree) -> None:
     folder = tree(CLASSES)
     assert not load_dataset(folder, progress=False).train.unlabelled

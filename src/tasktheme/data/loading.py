@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -98,8 +99,8 @@ def load_tasks(
     """Unlabelled tasks, each a set of data points of any number.
 
     Args:
-        source: a folder or zip in which each folder is a task, with all images in it; an ``.npz`` file in which each array
-            is one; a dictionary of arrays; or a list of arrays.
+        source: a folder in which each sub-folder is a task, with all images in it and below, or a zip of such a folder; an
+            ``.npz`` file in which each array is one; a dictionary of arrays; or a list of arrays.
         size: side in pixels that images are resized to; arrays stay as they are.
         channels: 1 for grey, 3 for colour; by default grey where all images are.
         allow_damaged: leave out images that cannot be read, with a warning; otherwise they are an error.
@@ -109,8 +110,10 @@ def load_tasks(
         path = _existing(source)
         if path.suffix.lower() != ".npz":
             decoding = Decoding(ImageForm(size, channels), allow_damaged=allow_damaged, progress=progress)
-            files = open_files(path)
-            return load_images(files, arrange_tasks, decoding, name=path_name(path), layout="tasks", unlabelled=True)[""]
+            name = path_name(path)
+            zipped = None if path.is_dir() else name
+            arrange = partial(arrange_tasks, zipped=zipped)
+            return load_images(open_files(path), arrange, decoding, name=name, layout=f"tasks, {zipped=}", unlabelled=True)[""]
         arrays = read_npz(path)
         return Dataset.from_tasks(list(arrays.values()), names=list(arrays), name=path.stem)
     if isinstance(source, Dataset) and source.unlabelled:
