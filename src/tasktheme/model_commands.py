@@ -37,6 +37,7 @@ from tasktheme.options import (
     counted,
     print_table,
     refuse_existing,
+    refuse_given,
 )
 from tasktheme.plot_commands import check_picture, save_picture
 from tasktheme.source import Source
@@ -225,6 +226,12 @@ def explore(
     stored = load_file(Path(tasks)) if tasks == "-" or is_task_file(Path(tasks)) else None
     if stored is None and data is not None:
         raise DataError(f"--data says where the tasks of a file came from, but {tasks!r} is no file of tasks: leave it out")
+    if stored is not None and data is None:
+        drawing = {"--part": None if part is Part.test else part, "--ways": ways, "--shots": shots, "-n": number}
+        drawing |= {"--tasks-file": tasks_file, "--all-combinations": all_combinations or None}
+        reading = {"--data-dir": data_dir, "--size": size, "--held-out": held_out, "--allow-damaged": allow_damaged or None}
+        reading |= {"--unlabelled/--labelled": unlabelled, "--invert/--no-invert": invert}
+        refuse_given(drawing | reading, "this goes with DATA, but TASKS is a file of tasks: name their DATA with --data")
     loaded = PTM.load(model, device=device.value)
 
     def draw() -> Episodes | Dataset:

@@ -69,7 +69,7 @@ def test_distance_matrix_names_groups_and_draws_lines_between_them(planted: tt.T
 
 
 def test_distance_matrix_without_groups_keeps_the_order(planted: tt.TaskSet) -> None:
-    axes = plots.distance_matrix(planted, group="alphabet").axes[0]
+    axes = plots.distance_matrix(dataclasses.replace(planted, columns={})).axes[0]
     shown = np.asarray(axes.images[0].get_array())
     expected = planted.kl(planted)
     off = expected > np.quantile(expected, 0.3)
@@ -431,7 +431,7 @@ def test_entropy_strips_are_ordered_by_median(planted: tt.TaskSet) -> None:
 
 
 def test_entropy_without_groups_is_a_histogram_that_warns_of_sizes(planted: tt.TaskSet) -> None:
-    [axes] = plots.entropy_histogram(dataclasses.replace(planted, sizes=np.arange(9) + 2), group="alphabet").axes
+    [axes] = plots.entropy_histogram(dataclasses.replace(planted, sizes=np.arange(9) + 2, columns={})).axes
     assert sum(bar.get_height() for bar in axes.patches) == 9  # type: ignore[attr-defined]
     assert axes.get_ylabel() == "tasks"
     assert axes.get_title(loc="left") == "9 tasks, 2 to 10 data points: larger tasks are less uncertain"

@@ -79,7 +79,7 @@ def load_dataset(
     if isinstance(source, DataSplit):
         return source
     if isinstance(source, str | os.PathLike):
-        path = _existing(source)
+        path = existing(source)
         if path.suffix.lower() != ".npz":
             return _from_images(path, decoding, split, seed)
         dataset = dataset_from_npz(path)
@@ -107,7 +107,7 @@ def load_tasks(
         progress: show progress bars on standard error.
     """
     if isinstance(source, str | os.PathLike):
-        path = _existing(source)
+        path = existing(source)
         if path.suffix.lower() != ".npz":
             decoding = Decoding(ImageForm(size, channels), allow_damaged=allow_damaged, progress=progress)
             name = path_name(path)
@@ -140,7 +140,8 @@ def data_directory(chosen: str | Path | None = None) -> Path:
     return cache_folder() / "data" if not chosen else expand_home(chosen)
 
 
-def _existing(source: str | os.PathLike[str]) -> Path:
+def existing(source: str | os.PathLike[str]) -> Path:
+    """The path of a file or folder; MissingDataError where there is none."""
     path = expand_home(source)
     if exists(path) and source != "":
         return path
