@@ -623,6 +623,7 @@ assert not hasattr(tt, "absent")
         ("distances {tasks} --model {model}", "--model: this goes with --kind earth-mover"),
         ("distances {tasks} --resized 0", "at least 1, got 0"),
         ("embed {model} glyphs --out {tmp}/t.txt", ".parquet, .csv, .npz"),
+        ("evaluate {model} glyphs --out {tmp}/m.csv", "m.csv': the ending must be .json"),
         ("nearest {tasks} {tasks} --out {tasks}", "exists already"),
         ("nearest {tasks} {tasks} --out {tmp}/n.npy", ".parquet, .csv, .npz"),
         ("nearest {tasks} {tasks} --direction up", "up"),

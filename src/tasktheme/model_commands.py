@@ -41,7 +41,7 @@ from tasktheme.options import (
 )
 from tasktheme.plot_commands import check_picture, save_picture
 from tasktheme.source import Source
-from tasktheme.task_tables import load_file, pipe_csv, warn_of_collapse
+from tasktheme.task_tables import check_out, load_file, pipe_csv, warn_of_collapse
 
 if TYPE_CHECKING:
     from tasktheme.data.dataset import Dataset
@@ -158,8 +158,7 @@ def evaluate(
     from tasktheme.ptm import PTM
     from tasktheme.report.tables import evaluation_table
 
-    if out is not None:
-        refuse_existing(out, overwrite=overwrite)
+    check_out(out, ".json", overwrite=overwrite)
     if picture is not None:
         check_picture(picture, overwrite=overwrite)
     loaded = PTM.load(model, device=device.value)

@@ -30,7 +30,7 @@ _ABOUT = "tasktheme"  # the key of what a file says about itself
 def check_ending(path: Path, endings: Sequence[str] = ENDINGS) -> None:
     """OutputError unless the file's ending is one of these."""
     if path.suffix.lower() not in endings:
-        raise OutputError(f"{str(path)!r}: the ending must be one of {', '.join(endings)}")
+        raise OutputError(f"{str(path)!r}: the ending must be {'one of ' * (len(endings) > 1)}{', '.join(endings)}")
 
 
 def make_table(columns: Mapping[str, Sequence[Any] | np.ndarray[Any, Any]]) -> pa.Table:
