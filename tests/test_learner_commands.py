@@ -153,6 +153,7 @@ def test_an_experiment_takes_the_accuracies_of_an_earlier_test(run, data: Path, 
         ("meta-train protonet {data} --out {tmp}/r --set device=cpu", "unknown setting 'device'"),
         ("meta-train maml {data} --out {run}", "exists already"),
         ("meta-train maml {data} --out {tmp}/r --ways 9 --queries 3", "ask for 9 ways"),
+        ("meta-train maml {data} --out {tmp}/r --ways 3 --queries 30", "ask for fewer queries (30) or shots (1)"),
         (
             "meta-train protonet {data} --out {tmp}/r --ways 2 --queries 3",
             "training tasks ask for 20 ways; set train_ways to fewer",

@@ -106,6 +106,8 @@ def load_tasks(
         allow_damaged: leave out images that cannot be read, with a warning; otherwise they are an error.
         progress: show progress bars on standard error.
     """
+    if isinstance(source, str) and is_named(source) and not exists(expand_home(source)):
+        raise DataError(f"the data set {source!r} has classes to draw tasks from: leave out --unlabelled, or use load_dataset")
     if isinstance(source, str | os.PathLike):
         path = existing(source)
         if path.suffix.lower() != ".npz":
