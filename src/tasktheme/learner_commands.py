@@ -40,6 +40,7 @@ from tasktheme.options import (
 from tasktheme.plot_commands import check_picture, save_picture
 from tasktheme.settings import CHECKPOINT_SECONDS
 from tasktheme.source import Source
+from tasktheme.task_tables import check_out
 
 if TYPE_CHECKING:
     from tasktheme.learners.meta import MetaLearner
@@ -165,8 +166,7 @@ def meta_test(
     from tasktheme.learners.meta import MetaLearner
     from tasktheme.report.learner_plots import accuracy_histogram
 
-    if out is not None:
-        refuse_existing(out, overwrite=overwrite)
+    check_out(out, ".parquet", overwrite=overwrite)
     if picture is not None:
         check_picture(picture, overwrite=overwrite)
     loaded = MetaLearner.load(run, device=device.value)

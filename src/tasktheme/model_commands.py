@@ -37,10 +37,11 @@ from tasktheme.options import (
     counted,
     print_table,
     refuse_existing,
+    refuse_given,
 )
 from tasktheme.plot_commands import check_picture, save_picture
 from tasktheme.source import Source
-from tasktheme.task_tables import load_file, pipe_csv, warn_of_collapse
+from tasktheme.task_tables import check_out, load_file, pipe_csv, warn_of_collapse
 
 if TYPE_CHECKING:
     from tasktheme.data.dataset import Dataset
@@ -72,9 +73,9 @@ def embed(
 ) -> None:
     """Write what tasks become: a Dirichlet distribution over themes each. In a pipe, a CSV line for each task.
 
-    Of a folder, each sub-folder is one task; of a data set, tasks are drawn from the classes of a part: any number of them,
-    if they go to a .parquet file. Image files become like those that the model knows: its size, grey or in colour, and
-    inverted where they are negatives of them.
+    Of a folder, each sub-folder is one task, with all images in it and below; of a data set, tasks are drawn from the classes
+    of a part: any number of them, if they go to a .parquet file. Image files become like those that the model knows: its
+    size, grey or in colour, and inverted where they are negatives of them.
 
     Examples: `tasktheme embed my-model my_folder/ --out tasks.parquet`,
     `tasktheme embed omniglot-default glyphs --out tasks.parquet -n 100`,
@@ -157,8 +158,7 @@ def evaluate(
     from tasktheme.ptm import PTM
     from tasktheme.report.tables import evaluation_table
 
-    if out is not None:
-        refuse_existing(out, overwrite=overwrite)
+    check_out(out, ".json", overwrite=overwrite)
     if picture is not None:
         check_picture(picture, overwrite=overwrite)
     loaded = PTM.load(model, device=device.value)
@@ -225,6 +225,12 @@ def explore(
     stored = load_file(Path(tasks)) if tasks == "-" or is_task_file(Path(tasks)) else None
     if stored is None and data is not None:
         raise DataError(f"--data says where the tasks of a file came from, but {tasks!r} is no file of tasks: leave it out")
+    if stored is not None and data is None:
+        drawing = {"--part": None if part is Part.test else part, "--ways": ways, "--shots": shots, "-n": number}
+        drawing |= {"--tasks-file": tasks_file, "--all-combinations": all_combinations or None}
+        reading = {"--data-dir": data_dir, "--size": size, "--held-out": held_out, "--allow-damaged": allow_damaged or None}
+        reading |= {"--unlabelled/--labelled": unlabelled, "--invert/--no-invert": invert}
+        refuse_given(drawing | reading, "this goes with DATA, but TASKS is a file of tasks: name their DATA with --data")
     loaded = PTM.load(model, device=device.value)
 
     def draw() -> Episodes | Dataset:

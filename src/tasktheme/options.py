@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -203,6 +204,12 @@ def refuse_existing(path: Path, *, overwrite: bool) -> None:
         raise OutputError(f"{str(path)!r} is a folder, and no file to write to")
     if not exists(path.absolute().parent) or not path.absolute().parent.is_dir():
         raise OutputError(f"{str(path)!r} cannot be written: its folder does not exist")
+
+
+def refuse_given(options: Mapping[str, Any], why: str) -> None:
+    """SettingsError that names those of some options that were given, where they would do nothing."""
+    if given := [option for option, value in options.items() if value is not None]:
+        raise SettingsError(f"{' and '.join(given)}: {why}")
 
 
 def counted(count: int, noun: str) -> str:

@@ -18,9 +18,9 @@ from tasktheme.options import (
     KnownHeldOut,
     Overwrite,
     Part,
-    PartOf,
     Quiet,
     counted,
+    refuse_given,
 )
 from tasktheme.source import Source
 from tasktheme.task_tables import Resized, TableOut, check_out, deliver, labels, load_file, warn_of_collapse
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tasktheme.tasks.taskset import TaskSet
 
 
-_PICKS = 10  # where nobody says how many
+_PICKS, _POOL, _TARGETS = 10, 200, 100  # where nobody says how many
 
 
 class PolicyName(StrEnum):
@@ -65,9 +65,11 @@ def select(
         Path | None, typer.Option(help="Of DATA: a folder that meta-train wrote; for task2vec the probe, a maml.", metavar="RUN")
     ] = None,
     model: Annotated[Path | None, typer.Option(help="Of DATA: a folder that fit wrote, where the policy needs themes.")] = None,
-    number: Annotated[int, typer.Option("-n", "--number", help="Of DATA: tasks in the pool.", min=1)] = 200,
-    target_number: Annotated[int, typer.Option(help="Of DATA: target tasks.", min=1)] = 100,
-    part: PartOf = Part.train,
+    number: Annotated[
+        int | None, typer.Option("-n", "--number", help="Of DATA: tasks in the pool.", min=1, show_default=str(_POOL))
+    ] = None,
+    target_number: Annotated[int | None, typer.Option(help="Of DATA: target tasks.", min=1, show_default=str(_TARGETS))] = None,
+    part: Annotated[Part | None, typer.Option(help="Of DATA: which part.", show_default=Part.train.value)] = None,
     resized: Resized = None,
     recent: Annotated[
         Path | None, typer.Option(help="Tasks picked before, latest last, for diverse; --out writes such a file.")
@@ -95,19 +97,17 @@ def select(
 
     from tasktheme.report.tables import selection_table
     from tasktheme.selection.select import select as choose
-    from tasktheme.tasks.files import is_task_file
 
     check_out(out, overwrite=overwrite)
-    from_files = [path == "-" or is_task_file(Path(path)) for path in (pool, targets) if path is not None]
-    if targets is not None and policy is PolicyName.random:
-        raise SettingsError("random does not look at targets: leave out --targets, or choose another --policy")
-    if recent is not None and policy is not PolicyName.diverse:
-        raise SettingsError("--recent goes with --policy diverse: leave it out")
+    from_files = [_is_file_of_tasks(path) for path in (pool, targets) if path is not None]
     if any(from_files) != all(from_files):
         raise DataError("POOL and --targets must both be files of tasks, or both DATA to draw tasks from")
     if all(from_files):
-        if learner is not None or model is not None:
-            raise SettingsError("--learner and --model go with DATA, but POOL is a file of tasks: leave them out")
+        drawing = {"-n": number, "--target-number": target_number, "--part": part, "--held-out": held_out, "--data-dir": data_dir}
+        refuse_given(
+            {"--learner": learner, "--model": model, **drawing},
+            "this goes with DATA, but POOL is a file of tasks: leave it out",
+        )
         whole = load_file(Path(pool))
         own = whole if resized is None else whole.resized(resized)
         aims, last = (_load(path, resized) for path in (targets, recent))
@@ -115,12 +115,13 @@ def select(
         columns, size = own.columns, len(own)
         found = choose(own, policy.value, min(_PICKS, size) if k is None else k, targets=aims, recent=last, seed=seed, step=step)
     else:
-        if resized is not None or recent is not None:
-            raise SettingsError("--resized and --recent go with a file of tasks: leave them out")
+        refuse_given({"--resized": resized, "--recent": recent}, "this goes with a file of tasks, but POOL is none: leave it out")
+        if targets is None:
+            refuse_given({"--target-number": target_number}, "there are no targets: name their DATA with --targets")
         trained, themes = _load_models(pool, learner, model, device.value)
         draw = partial(_draw, trained, themes, data_dir=data_dir, held_out=held_out, quiet=quiet)
-        tasks, columns = draw(pool, part, number, seed)
-        goals = None if targets is None else draw(targets, Part.test, target_number, seed + 1)[0]
+        tasks, columns = draw(pool, part or Part.train, number or _POOL, seed)
+        goals = None if targets is None else draw(targets, Part.test, target_number or _TARGETS, seed + 1)[0]
         size = len(tasks)
         found = choose(
             tasks, policy.value, min(_PICKS, size) if k is None else k, targets=goals, learner=trained, seed=seed, step=step
@@ -137,6 +138,18 @@ def select(
         typer.echo(f"wrote {out}: {counted(len(found), 'task')}")
         return
     deliver(rows, out, lambda: selection_table(found, columns, size))
+
+
+def _is_file_of_tasks(path: str) -> bool:
+    """Whether these are tasks of a file or a pipe; if not, they are DATA, which must be there."""
+    from tasktheme.data.loading import existing, is_named
+    from tasktheme.tasks.files import is_task_file
+
+    if path == "-" or is_task_file(Path(path)):
+        return True
+    if not is_named(path):
+        existing(path)
+    return False
 
 
 def _load(path: str | Path | None, resized: int | None) -> TaskSet | None:

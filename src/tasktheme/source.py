@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tasktheme import distributed
 from tasktheme.errors import DataError, SettingsError
-from tasktheme.options import SHOTS, Part
+from tasktheme.options import SHOTS, Part, refuse_given
 from tasktheme.untrusted import exists, expand_home
 
 if TYPE_CHECKING:
@@ -93,11 +93,10 @@ class Source:
         """
         if self.holds_tasks(unlabelled, tasks_file, all_combinations):
             drawing = {"--ways": ways, "--shots": shots, "-n": number, "--part": None if part is Part.test else part}
-            if given := [option for option, value in drawing.items() if value is not None]:
-                raise SettingsError(
-                    f"{' and '.join(given)}: each folder (or array) of {self.data!r} is one task, so none is drawn; "
-                    "--labelled draws tasks from its classes"
-                )
+            refuse_given(
+                drawing,
+                f"each folder (or array) of {self.data!r} is one task, so none is drawn; --labelled draws tasks from its classes",
+            )
             return self.tasks()
         dataset = self.part(part)
         shots = SHOTS if shots is None else shots

@@ -17,9 +17,9 @@ from tasktheme.options import (
     DeviceName,
     Overwrite,
     Part,
-    PartOf,
     print_table,
     refuse_existing,
+    refuse_given,
 )
 from tasktheme.source import Source
 from tasktheme.task_tables import Resized, TableOut, Tasks, check_out, deliver, labels, load_file, pipe_csv, warn_of_sizes
@@ -51,6 +51,8 @@ class DistanceName(StrEnum):
     earth_mover = "earth-mover"
 
 
+_TOP = 3  # themes of a task that are written where nobody says how many
+
 Known = Annotated[Path, typer.Argument(help="Known tasks.", metavar="KNOWN", show_default=False)]
 Direction = Annotated[
     DirectionName, typer.Option(help="forward is KL[query || known], reverse KL[known || query], or their mean.")
@@ -79,6 +81,8 @@ def distances(
         if out.suffix.lower() not in (".npy", ".csv", ".parquet"):
             raise OutputError(f"{str(out)!r}: distances are written as .npy, .csv or .parquet")
         refuse_existing(out, overwrite=overwrite)
+    if kind is not DistanceName.earth_mover:
+        refuse_given({"--model": model}, "this goes with --kind earth-mover: leave it out")
     first, second = _load_pair(tasks, others if others is not None else tasks, resized)
     matrix = _matrix(first, second, kind, model)
     if out is not None:
@@ -169,9 +173,11 @@ def summary(
         ),
     ],
     data: Annotated[str | None, typer.Argument(help="Of a model: the data that its themes are told by.", metavar="DATA")] = None,
-    part: PartOf = Part.test,
+    part: Annotated[Part | None, typer.Option(help="Which part of DATA.", show_default=Part.test.value)] = None,
     data_dir: DataDir = None,
-    top: Annotated[int, typer.Option(help="Strongest themes of each task that are written.", min=1)] = 3,
+    top: Annotated[
+        int | None, typer.Option(help="Strongest themes of each task that are written.", min=1, show_default=str(_TOP))
+    ] = None,
     resized: Resized = None,
     out: TableOut = None,
     overwrite: Overwrite = False,
@@ -192,12 +198,14 @@ def summary(
 
     check_out(out, overwrite=overwrite)
     if tasks.is_dir() if exists(tasks) else str(tasks) in bundled_models():
-        _summarise_model(tasks, data, part, data_dir, out)
+        refuse_given({"--top": top, "--resized": resized}, f"this goes with tasks, but {str(tasks)!r} is a model: leave it out")
+        _summarise_model(tasks, data, part or Part.test, data_dir, out)
         return
     if data is not None:
         raise DataError(f"DATA goes with a model's folder, but {str(tasks)!r} is none: leave it out")
+    refuse_given({"--part": part, "--data-dir": data_dir}, "this goes with a model and DATA: leave it out")
     loaded = _load(tasks, resized)
-    themes = loaded.top_themes(min(top, loaded.concentration.shape[1]))
+    themes = loaded.top_themes(min(top or _TOP, loaded.concentration.shape[1]))
     share = np.take_along_axis(loaded.mean_mixture(), themes, axis=1)
     task = {"task": np.arange(len(loaded))}
     found: dict[str, Any] = {"size": loaded.sizes, "converged": loaded.converged, "entropy": loaded.entropy()}

@@ -67,12 +67,12 @@ def labels(columns: Mapping[str, Sequence[Any]], rows: Any, *, prefix: str = "")
     return {f"{prefix}{column}": [values[i] for i in rows] for column, values in found.items()}
 
 
-def check_out(out: Path | None, *, overwrite: bool) -> None:
-    """OutputError where a table cannot be written so."""
-    from tasktheme.tasks.files import check_ending
+def check_out(out: Path | None, *endings: str, overwrite: bool) -> None:
+    """OutputError where a table, or a file with one of these endings, cannot be written so."""
+    from tasktheme.tasks.files import ENDINGS, check_ending
 
     if out is not None:
-        check_ending(out)
+        check_ending(out, endings or ENDINGS)
         refuse_existing(out, overwrite=overwrite)
 
 

@@ -61,7 +61,21 @@ def test_images_out_of_place_are_named(names: list[str], message: str) -> None:
 def test_tasks_hold_all_below_them() -> None:
     entries = arrange_tasks(["monday/1.png", "monday/late/2.png", "tuesday/1.png"])
     assert [entry.label for entry in entries] == ["monday", "monday", "tuesday"]
-    assert [entry.label for entry in arrange_tasks(["all/monday/1.png", "all/tuesday/1.png"])] == ["monday", "tuesday"]
+
+
+def test_one_task_is_a_task() -> None:
+    assert {entry.label for entry in arrange_tasks(["monday/early/1.png", "monday/late/1.png"])} == {"monday"}
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "alone"),
+    [("week/", {"monday"}), ("home/week/", {"monday"}), ("home/all/", {"early", "late"}), ("", {"early", "late"})],
+)
+def test_folders_around_all_tasks_of_a_zip(wrapper: str, alone: set[str]) -> None:
+    names = [f"{wrapper}monday/{time}/1.png" for time in ("early", "late")]
+    several = [*names, f"{wrapper}tuesday/1.png"]
+    assert {entry.label for entry in arrange_tasks(several, zipped="week")} == {"monday", "tuesday"}
+    assert {entry.label for entry in arrange_tasks(names, zipped="week")} == alone
 
 
 def test_an_image_in_no_task_is_named() -> None:

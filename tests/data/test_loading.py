@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tasktheme.data.dataset import Dataset
+from tasktheme.data.decoding import LeftOutWarning
 from tasktheme.data.loading import data_directory, load_dataset, load_tasks
 from tasktheme.errors import DataError, MissingDataError, SettingsError
 
@@ -94,7 +95,9 @@ def test_unknown_names_are_told_what_there_is(name: str, message: str) -> None:
 
 def test_foreign_files_and_objects(tmp_path: Path, cache: Path) -> None:
     (tmp_path / "table.csv").write_text("a,b\n", encoding="utf-8")
-    with pytest.raises(DataError, match=r"table\.csv.*not a folder, nor a whole zip"):
+    with pytest.raises(
+        DataError, match=r"table\.csv.*not a folder, nor a whole zip.*; vectors come as an \.npz file with the arrays x and y"
+    ):
         load_dataset(tmp_path / "table.csv")
     with pytest.raises(DataError, match=r"expected a data set's name.*got int$"):
         load_dataset(3)
@@ -126,6 +129,12 @@ def test_tasks_from_a_folder(tree: Tree, zipped: Callable[[Path], Path]) -> None
         assert tasks.group_names == ("pictures",)
 
 
+def test_one_task_with_folders_in_it(tree: Tree) -> None:
+    folder = tree(["new/monday/early/1.png", "new/monday/late/1.png"])
+    assert load_tasks(folder / "new", progress=False).class_names == ("monday",)
+    assert load_dataset(folder, progress=False, split=0.5).train.class_names in (("early",), ("late",))
+
+
 def test_a_folder_read_as_classes_and_as_tasks_is_kept_twice(tree: Tree) -> None:
     folder = tree(CLASSES)
     assert not load_dataset(folder, progress=False).train.unlabelled
@@ -149,6 +158,20 @@ def test_tasks_from_arrays(tmp_path: Path) -> None:
 def test_what_is_no_list_of_tasks(source: object) -> None:
     with pytest.raises(DataError, match=f"expected a list of tasks.*got {type(source).__name__}"):
         load_tasks(source)
+
+
+def test_a_task_without_a_readable_image_is_named(tree: Tree) -> None:
+    folder = tree(["ann/1.png", "ann/2.png", "bob/late/1.png"])
+    (folder / "bob/late/1.png").write_bytes(b"")
+    (folder / "ann/1.png").write_bytes(b"")
+    with pytest.warns(LeftOutWarning, match=r"2 of the images .*nothing is left of 'bob'$"):
+        assert load_tasks(folder, allow_damaged=True, progress=False).class_names == ("ann",)
+
+
+@pytest.mark.parametrize("name", ["glyphs", "mini_imagenet"])
+def test_data_sets_with_classes_are_no_tasks(name: str) -> None:
+    with pytest.raises(DataError, match=f"{name!r} has classes to draw tasks from: leave out --unlabelled"):
+        load_tasks(name)
 
 
 def test_missing_tasks() -> None:

@@ -106,7 +106,7 @@ def bad_output_path(random: Random, box: Box) -> Case:
         path = f"no folder/{path}"
     if not path.startswith(str(box.folder)) and way not in ("dot", "root", "null", "empty text"):
         path = f"{box.out}/{path}"
-    ending = str(pick(random, ["", ".parquet", ".svg", ".html"]))
+    ending = str(pick(random, ["", ".parquet", ".svg", ".html", ".json"]))
     path = (
         path
         if way in ("dot", "root", "null", "empty text", "empty file", "folder", "loop", "broken link") or path.endswith("/")

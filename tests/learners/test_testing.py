@@ -109,6 +109,8 @@ def test_accuracies_survive_a_file(tmp_path: Path) -> None:
     assert again.about == found.about
     with pytest.raises(OutputError, match="exists already"):
         found.save(file)
+    with pytest.raises(OutputError, match=r"a\.csv': the ending must be \.parquet"):
+        found.save(tmp_path / "a.csv")
     tt.TaskSet(np.ones((2, 3)), np.ones(2, dtype=np.int64), np.ones(2, dtype=bool)).save(tmp_path / "t.parquet")
     with pytest.raises(ModelFileError, match="does not hold accuracies"):
         Accuracies.load(tmp_path / "t.parquet")

@@ -69,7 +69,7 @@ def test_distance_matrix_names_groups_and_draws_lines_between_them(planted: tt.T
 
 
 def test_distance_matrix_without_groups_keeps_the_order(planted: tt.TaskSet) -> None:
-    axes = plots.distance_matrix(planted, group="alphabet").axes[0]
+    axes = plots.distance_matrix(dataclasses.replace(planted, columns={})).axes[0]
     shown = np.asarray(axes.images[0].get_array())
     expected = planted.kl(planted)
     off = expected > np.quantile(expected, 0.3)
@@ -430,8 +430,19 @@ def test_entropy_strips_are_ordered_by_median(planted: tt.TaskSet) -> None:
     assert top.get_title(loc="left") == "9 tasks, 12 data points each"
 
 
+def test_entropy_of_very_many_groups_says_that_some_are_not_drawn() -> None:
+    gamma = 1.0 + np.random.default_rng(0).gamma(2.0, 3.0, (300, 4))
+    tasks = tt.TaskSet(gamma, np.full(300, 9), np.ones(300, dtype=np.bool_), {"name": [f"n{i}" for i in range(300)]})
+    _, bottom = plots.entropy_histogram(tasks, group="name").axes
+    assert len(bottom.collections) == 60
+    [line] = bottom.texts
+    assert line.get_text() == "240 groups between these not drawn"
+    assert line.get_position()[1] not in bottom.get_yticks()  # a row of its own
+    assert not plots.entropy_histogram(tasks[:60], group="name").axes[1].texts
+
+
 def test_entropy_without_groups_is_a_histogram_that_warns_of_sizes(planted: tt.TaskSet) -> None:
-    [axes] = plots.entropy_histogram(dataclasses.replace(planted, sizes=np.arange(9) + 2), group="alphabet").axes
+    [axes] = plots.entropy_histogram(dataclasses.replace(planted, sizes=np.arange(9) + 2, columns={})).axes
     assert sum(bar.get_height() for bar in axes.patches) == 9  # type: ignore[attr-defined]
     assert axes.get_ylabel() == "tasks"
     assert axes.get_title(loc="left") == "9 tasks, 2 to 10 data points: larger tasks are less uncertain"

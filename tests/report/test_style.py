@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib
@@ -63,9 +64,14 @@ def test_few_tasks_of_many_are_spread_over_groups() -> None:
 
 
 def test_without_the_column_tasks_are_spread_in_order() -> None:
-    chosen = style.choose(_tasks(["a"] * 101), "alphabet", 11)
+    tasks = replace(_tasks(["a"] * 101), columns={})
+    chosen = style.choose(tasks, "group", 11)
     assert chosen.names == ()
     assert chosen.rows.tolist() == list(range(0, 101, 10))
+    with pytest.raises(DataError, match="no column 'alphabet' to group tasks by: they have no column"):
+        style.choose(tasks, "alphabet", 11)
+    with pytest.raises(DataError, match=r"no column 'alphabet' .* the columns group"):
+        style.choose(_tasks(["a"]), "alphabet", 11)
 
 
 def test_nothing_to_draw_is_an_error() -> None:

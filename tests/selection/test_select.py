@@ -80,7 +80,7 @@ def test_random_picks_differ_by_step_and_repeat() -> None:
 @pytest.mark.parametrize("transduction", [False, True])
 def test_every_policy_ranks_a_pool_by_its_scores(name: str, transduction: bool) -> None:
     learner, pool = make_learner("maml"), make_tasks(5)
-    targets = make_tasks(2, seed=3) if transduction else None
+    targets = make_tasks(2, seed=3) if transduction and POLICIES[name].sees_targets else None
     found = tt.select(pool, name, 5, targets=targets, learner=learner, seed=4)
     assert sorted(found.indices) == [0, 1, 2, 3, 4]
     policy = build_policy(name, probe=learner)
@@ -91,6 +91,25 @@ def test_every_policy_ranks_a_pool_by_its_scores(name: str, transduction: bool) 
     if not policy.greedy:
         torch.testing.assert_close(torch.tensor(found.scores), scores.double().sort(descending=True).values)
     assert all(found.reasons)
+
+
+@pytest.mark.parametrize(
+    ("policy", "given", "said"),
+    [
+        ("random", "targets", "'random' does not look at targets"),
+        ("ptm", "recent", "'ptm' does not look at recent picks"),
+        ("predicted", "recent", "'predicted' does not look at recent picks"),
+    ],
+)
+def test_what_a_policy_would_not_look_at_is_refused(policy: str, given: str, said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        tt.select(make_tasks(5), policy, learner=make_learner("maml"), **{given: make_tasks(2)})
+
+
+@pytest.mark.parametrize("step", [1.5, -1, "2"])
+def test_a_step_is_a_whole_number(step: object) -> None:
+    with pytest.raises(SettingsError, match=f"step must be a whole number .* got {step!r}"):
+        tt.select(task_set(5), "random", step=step)
 
 
 def test_a_pool_drawn_for_a_learner() -> None:

@@ -127,8 +127,22 @@ def test_a_csv_that_lost_its_last_lines_says_so(tmp_path: Path) -> None:
     make().save(tmp_path / "t.csv")
     lines = (tmp_path / "t.csv").read_bytes().splitlines(keepends=True)
     (tmp_path / "t.csv").write_bytes(b"".join(lines[:-2]))
-    with pytest.raises(ModelFileError, match="not a task file"):
+    with pytest.raises(ModelFileError, match=r"written with 30 tasks and has 28 now: rows are missing.*TaskSet\.load"):
         tt.TaskSet.load(tmp_path / "t.csv")
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_rows_that_another_tool_kept_say_how_to_keep_them(tmp_path: Path, ending: str) -> None:
+    file = tmp_path / f"t.{ending}"
+    make().save(file)
+    if ending == "csv":
+        pd.read_csv(file).iloc[3:].to_csv(file, index=False)
+    else:
+        pd.read_parquet(file).iloc[3:].to_parquet(file)
+    with pytest.raises(ModelFileError, match=r"has lost what tasktheme writes beside the tasks.*\[rows\]\.save"):
+        tt.TaskSet.load(file)
+    make()[np.arange(30) > 2].save(file, overwrite=True)
+    assert len(tt.TaskSet.load(file)) == 27
 
 
 def test_no_pickle_is_loaded(tmp_path: Path) -> None:

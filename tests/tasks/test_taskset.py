@@ -100,8 +100,8 @@ def test_a_task_is_not_its_own_neighbour_unless_it_is_in_another_set() -> None:
     assert (tasks.nearest(copy, k=1).indices[:, 0] == np.arange(30)).all()
 
 
-@pytest.mark.parametrize("k", [0, 30])
-def test_k_out_of_range_says_the_range(k: int) -> None:
+@pytest.mark.parametrize("k", [0, 30, 2.5])
+def test_k_out_of_range_says_the_range(k: float) -> None:
     tasks = make()
     with pytest.raises(DataError, match="between 1 and 29"):
         tasks.nearest(tasks, k=k)

@@ -30,6 +30,7 @@ from tasktheme.progress import progress_bar
 _VERSION = 1  # raise it whenever the decoding changes, so that no old cache is taken for the new data
 _BLOCK = 128  # images in one piece of work
 _BYTES_PER_THREAD = 4096  # a thread more for each of these in the mean file
+_MOST_NAMED = 10  # classes or tasks without an image that a warning names
 _AHEAD = 4  # pieces of work begun for each thread
 
 
@@ -61,7 +62,10 @@ def load_images(
     digest = hashlib.sha256(key.encode()).hexdigest()[:24]
     folder = cache_folder() / "images" / f"{re.sub(r'[^A-Za-z0-9]+', '-', name)[:40]}-{digest}"
     arrays, info = load_or_fill(folder, lambda fresh: _decode_all(files, arrange, decoding, fresh, name))
-    _tell_damaged(info["damaged"], files.path, allowed=decoding.allow_damaged)
+    if info["damaged"]:
+        lost = {entry[:3] for entry in arrange(files.names)} - {tuple(row[:3]) for row in info["classes"]}
+        names = [repr("/".join(filter(None, owner))) for owner in sorted(lost)]
+        _tell_damaged(info["damaged"], names, files.path, allowed=decoding.allow_damaged)
     return _datasets(arrays["x"], info["classes"], name=name, unlabelled=unlabelled)
 
 
@@ -150,9 +154,8 @@ def _processors() -> int:
     return os.cpu_count() or 1
 
 
-def _tell_damaged(damaged: Sequence[tuple[str, str]], path: Path, *, allowed: bool) -> None:
-    if not damaged:
-        return
+def _tell_damaged(damaged: Sequence[tuple[str, str]], lost: Sequence[str], path: Path, *, allowed: bool) -> None:
+    """Damaged images, and the classes or tasks of which no image is left."""
     name, reason = damaged[0]
     others = f", and {len(damaged) - 1} others" if len(damaged) > 1 else ""
     if not allowed:
@@ -160,8 +163,10 @@ def _tell_damaged(damaged: Sequence[tuple[str, str]], path: Path, *, allowed: bo
             f"image {name!r} of {str(path)!r} cannot be read ({reason}){others}; "
             "mend or remove them, or allow leaving them out (allow_damaged)"
         )
+    more = f" and {len(lost) - _MOST_NAMED:,} others" if len(lost) > _MOST_NAMED else ""
+    gone = f"; nothing is left of {', '.join(lost[:_MOST_NAMED])}{more}" if lost else ""
     warnings.warn(
-        f"{len(damaged)} of the images of {str(path)!r} could not be read and were left out: {name!r} ({reason}){others}",
+        f"{len(damaged)} of the images of {str(path)!r} could not be read and were left out: {name!r} ({reason}){others}{gone}",
         LeftOutWarning,
         stacklevel=2,
     )

@@ -18,6 +18,7 @@ from tasktheme.errors import DataError, MissingDataError
 from tasktheme.untrusted import ZIP_FAULTS, exists
 
 _LARGEST_FILE = 1 << 28  # bytes; no image of a size that is read needs more
+_TABLES = (".csv", ".tsv", ".parquet", ".npy")  # in which people keep vectors
 _PIECE = 1 << 16  # bytes unpacked at once: an entry that holds more than it claims is then cut where its claim ends
 _ZIP_END = b"PK\x05\x06"
 _ZIP_END_LONGEST = 22 + 65_535  # the end record and the longest comment
@@ -156,7 +157,9 @@ class ZipFiles:
 
 
 def _not_a_zip(path: Path) -> DataError:
-    return DataError(f"{str(path)!r} is not a folder, nor a whole zip file")
+    table = path.suffix.lower() in _TABLES
+    hint = "; vectors come as an .npz file with the arrays x and y, or with one array for each unlabelled task" if table else ""
+    return DataError(f"{str(path)!r} is not a folder, nor a whole zip file{hint}")
 
 
 def _refuse_large(size: int) -> None:

@@ -44,10 +44,15 @@ def arrange_classes(names: Sequence[str]) -> list[Entry]:
     return entries
 
 
-def arrange_tasks(names: Sequence[str]) -> list[Entry]:
-    """Each folder is a task, with all images in it and below; a folder around everything does not count."""
+def arrange_tasks(names: Sequence[str], zipped: str | None = None) -> list[Entry]:
+    """Each folder is a task, with all images in it and below, be it the only one.
+
+    In a zip, called ``zipped``, a folder around everything does not count, nor those around that; one that is called like
+    the zip is the last: a zip of a folder holds the same tasks as the folder.
+    """
+    places = [name.split("/") for name in names] if zipped is None else _without_wrapper(names, last=zipped)
     entries = []
-    for name, place in zip(names, _without_wrapper(names), strict=True):
+    for name, place in zip(names, places, strict=True):
         if len(place) < 2:
             raise DataError(f"image {name!r} belongs to no task: expected task/image, a folder for each task")
         entries.append(Entry("", "", place[0], name))
@@ -66,8 +71,10 @@ def check_parts_apart(entries: Sequence[Entry]) -> None:
             )
 
 
-def _without_wrapper(names: Sequence[str]) -> list[list[str]]:
+def _without_wrapper(names: Sequence[str], last: str | None = None) -> list[list[str]]:
     places = [name.split("/") for name in names]
-    while all(len(place) > 2 for place in places) and len({place[0] for place in places}) == 1:
+    while all(len(place) > 2 for place in places) and len(tops := {place[0] for place in places}) == 1:
         places = [place[1:] for place in places]
+        if last in tops:
+            break
     return places

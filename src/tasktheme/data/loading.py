@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ def load_dataset(
     if isinstance(source, DataSplit):
         return source
     if isinstance(source, str | os.PathLike):
-        path = _existing(source)
+        path = existing(source)
         if path.suffix.lower() != ".npz":
             return _from_images(path, decoding, split, seed)
         dataset = dataset_from_npz(path)
@@ -98,19 +99,23 @@ def load_tasks(
     """Unlabelled tasks, each a set of data points of any number.
 
     Args:
-        source: a folder or zip in which each folder is a task, with all images in it; an ``.npz`` file in which each array
-            is one; a dictionary of arrays; or a list of arrays.
+        source: a folder in which each sub-folder is a task, with all images in it and below, or a zip of such a folder; an
+            ``.npz`` file in which each array is one; a dictionary of arrays; or a list of arrays.
         size: side in pixels that images are resized to; arrays stay as they are.
         channels: 1 for grey, 3 for colour; by default grey where all images are.
         allow_damaged: leave out images that cannot be read, with a warning; otherwise they are an error.
         progress: show progress bars on standard error.
     """
+    if isinstance(source, str) and is_named(source) and not exists(expand_home(source)):
+        raise DataError(f"the data set {source!r} has classes to draw tasks from: leave out --unlabelled, or use load_dataset")
     if isinstance(source, str | os.PathLike):
-        path = _existing(source)
+        path = existing(source)
         if path.suffix.lower() != ".npz":
             decoding = Decoding(ImageForm(size, channels), allow_damaged=allow_damaged, progress=progress)
-            files = open_files(path)
-            return load_images(files, arrange_tasks, decoding, name=path_name(path), layout="tasks", unlabelled=True)[""]
+            name = path_name(path)
+            zipped = None if path.is_dir() else name
+            arrange = partial(arrange_tasks, zipped=zipped)
+            return load_images(open_files(path), arrange, decoding, name=name, layout=f"tasks, {zipped=}", unlabelled=True)[""]
         arrays = read_npz(path)
         return Dataset.from_tasks(list(arrays.values()), names=list(arrays), name=path.stem)
     if isinstance(source, Dataset) and source.unlabelled:
@@ -137,7 +142,8 @@ def data_directory(chosen: str | Path | None = None) -> Path:
     return cache_folder() / "data" if not chosen else expand_home(chosen)
 
 
-def _existing(source: str | os.PathLike[str]) -> Path:
+def existing(source: str | os.PathLike[str]) -> Path:
+    """The path of a file or folder; MissingDataError where there is none."""
     path = expand_home(source)
     if exists(path) and source != "":
         return path

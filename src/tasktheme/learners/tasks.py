@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from jaxtyping import Int64
@@ -59,14 +60,7 @@ class PointSource:
 
 def make_sampler(dataset: Dataset, settings: LearnerSettings, device: torch.device, *, ways: int, seed: int) -> EpisodeSampler:
     """Random tasks of ``ways`` classes, labelled points and queries together."""
-    return EpisodeSampler(
-        dataset,
-        ways=ways,
-        shots=settings.shots + settings.queries,
-        seed=seed,
-        within_group=settings.within_group,
-        device=device,
-    )
+    return _sampler(dataset, settings, ways=ways, seed=seed, within_group=settings.within_group, device=device)
 
 
 def all_classes(dataset: Dataset, ways: int, *, within_group: bool) -> Int64[Tensor, "T W"]:
@@ -86,5 +80,12 @@ def listed_sampler(
     dataset: Dataset, settings: LearnerSettings, classes: Int64[Tensor, "T W"], device: torch.device, *, seed: int
 ) -> EpisodeSampler:
     """Tasks whose classes are given; a task's points depend on the seed and its number in the list alone."""
-    shots = settings.shots + settings.queries
-    return EpisodeSampler(dataset, tasks=classes.numpy(), shots=shots, seed=seed, device=device)
+    return _sampler(dataset, settings, tasks=classes.numpy(), seed=seed, device=device)
+
+
+def _sampler(dataset: Dataset, settings: LearnerSettings, **drawn: Any) -> EpisodeSampler:
+    try:
+        return EpisodeSampler(dataset, shots=settings.shots + settings.queries, **drawn)
+    except DataError as error:  # a task's points are a learner's shots and queries
+        fewer = f"ask for fewer queries ({settings.queries}) or shots ({settings.shots})"
+        raise DataError(str(error).replace("ask for fewer shots", fewer)) from error

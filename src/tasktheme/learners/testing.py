@@ -26,6 +26,7 @@ from tasktheme.learners.tasks import PointSource, all_classes, listed_sampler, m
 from tasktheme.learners.threads import each_piece
 from tasktheme.learners.whole_step import WholeStep, adapted_accuracy
 from tasktheme.progress import Advance, progress_bar
+from tasktheme.tasks.files import check_ending
 
 _FORMAT = 1
 _NUMBERS_AT_ONCE = {"cpu": 1 << 23, "cuda": 1 << 31}  # in the first feature maps of the tasks that are tested together
@@ -184,6 +185,7 @@ class Accuracies:
         import pyarrow.parquet as pq
 
         target = Path(path)
+        check_ending(target, [".parquet"])
         if target.exists() and not overwrite:
             raise OutputError(f"{str(target)!r} exists already")
         arrays = {"accuracy": pa.array(self.accuracy), **{name: pa.array(list(values)) for name, values in self.columns.items()}}

@@ -27,6 +27,7 @@ WIDTH = 5.5  # inches: the text column of most papers
 SMALL, INK, FAINT = 7.0, "#222222", "#767676"  # points; colours of text
 MOST_GROUPS = 60  # more than this are not told apart
 _FONT = "DejaVu Sans"  # ships with matplotlib
+_GROUP = "group"  # the column that tasks are grouped by where nobody says which
 _LONGEST = 26  # characters of a name in a picture
 
 STYLE: dict[str, Any] = {
@@ -89,7 +90,7 @@ class Chosen:
 def choose(tasks: TaskSet, column: str, most: int) -> Chosen:
     """At most ``most`` tasks, spread evenly over the groups named in ``column`` and sorted by them.
 
-    Without that column: in the given order, spread evenly over it.
+    Without that column: in the given order, spread evenly over it; only "group", the default, may be missing.
     """
     count = len(tasks)
     if count == 0:
@@ -97,6 +98,9 @@ def choose(tasks: TaskSet, column: str, most: int) -> Chosen:
     if most < 1:
         raise DataError(f"most, the number of tasks drawn, must be at least 1, got {most}")
     if column not in tasks.columns:
+        if column != _GROUP:
+            has = f"the columns {', '.join(tasks.columns)}" if tasks.columns else "no column"
+            raise DataError(f"there is no column {column!r} to group tasks by: they have {has}")
         rows = np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(np.int64))
         return Chosen(tasks[rows], rows, (), np.zeros(len(rows), dtype=np.int64), count)
     names = sorted({str(value) for value in tasks.columns[column]}, key=natural)

@@ -140,11 +140,11 @@ def mixture_intervals(tasks: TaskSet, *, level: float = 0.9, most: int = 6, grou
 def entropy_histogram(tasks: TaskSet, *, group: str = "group") -> Figure:
     """How uncertain tasks are: a histogram of their entropies and, where there are groups, a strip of dots for each.
 
-    Strips are ordered by their median, the most uncertain group on top; of very many, both ends are drawn.
+    Strips are ordered by their median, the most uncertain group on top; of very many, both ends are drawn, and a line says so.
     """
     chosen = choose(tasks, group, len(tasks) or 1)
     entropy = chosen.tasks.entropy()
-    strips = min(len(chosen.names), MOST_GROUPS) if len(chosen.names) > 1 else 0
+    strips = min(len(chosen.names), MOST_GROUPS + 1) if len(chosen.names) > 1 else 0
     figure = new_figure(2.1 + 0.21 * strips)
     if not strips:
         top = bottom = figure.add_subplot()
@@ -176,15 +176,20 @@ def entropy_histogram(tasks: TaskSet, *, group: str = "group") -> Figure:
 def _draw_strips(axes: Axes, chosen: Chosen, entropy: Floats) -> None:
     members = [entropy[a:b] for a, b in chosen.spans()]
     order = np.argsort([np.median(own) for own in members], kind="stable")
-    if len(order) > MOST_GROUPS:
-        order = np.concatenate([order[: MOST_GROUPS // 2], order[-MOST_GROUPS // 2 :]])
-    for y, i in enumerate(order):
+    places = np.arange(min(len(order), MOST_GROUPS))
+    if left_out := len(order) - len(places):
+        half = MOST_GROUPS // 2
+        order = np.concatenate([order[:half], order[-half:]])
+        places[half:] += 1  # room for a line between the ends
+        line = f"{left_out:,} group{'' if left_out == 1 else 's'} between these not drawn"
+        axes.text(0.5, half, line, ha="center", va="center", color=FAINT, fontsize=SMALL, transform=axes.get_yaxis_transform())
+    for y, i in zip(places, order, strict=True):
         own = np.sort(members[i])
         lift = 0.5 * ((np.arange(len(own)) * 0.618 + 0.5) % 1.0 - 0.5)  # neighbours in value are far apart in height
         axes.scatter(own, y + lift, s=13.0, color=group_look(i, len(chosen.names))[0], alpha=0.75, linewidths=0.0)
         axes.plot([np.median(own)] * 2, [y - 0.36, y + 0.36], color=INK, linewidth=1.3)
-    axes.set_yticks(range(len(order)), [f"{chosen.names[i]} ({len(members[i])})" for i in order])
-    axes.set_ylim(-0.6, len(order) - 0.4)
+    axes.set_yticks(places, [f"{chosen.names[i]} ({len(members[i])})" for i in order])
+    axes.set_ylim(-0.6, places[-1] + 0.6)
     axes.tick_params(axis="y", length=0.0)
     axes.grid(axis="x", color="#eeeeee", linewidth=0.5)
     axes.set_axisbelow(True)

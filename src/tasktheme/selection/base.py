@@ -116,6 +116,7 @@ class Policy(ABC):
     name: ClassVar[str]
     title: ClassVar[str]  # what pictures and pages call it
     needs: ClassVar[tuple[str, ...]] = ()  # of support, query and gamma
+    sees_targets: ClassVar[bool] = True
     sees_learner: ClassVar[bool] = False
     greedy: ClassVar[bool] = False  # several picks depend on each other, one after another; else the best scores are picked
     on_device: ClassVar[bool] = True  # scoring never waits for the device, so that a GPU can record it

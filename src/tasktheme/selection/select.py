@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from tasktheme.errors import DataError
+from tasktheme.errors import DataError, SettingsError
 from tasktheme.learners.base import Learner
 from tasktheme.learners.meta import MetaLearner
 from tasktheme.selection.base import Now, Policy, Pool, Tasks
@@ -72,6 +72,12 @@ def select(
     chosen = build_policy(policy, probe=network) if isinstance(policy, str) else policy
     if not isinstance(k, int | np.integer) or not 1 <= k <= len(pool):
         raise DataError(f"k must be a whole number from 1 to {len(pool)}, the size of the pool, got {k!r}")
+    if not isinstance(step, int | np.integer) or step < 0:
+        raise SettingsError(f"step must be a whole number of earlier picks, 0 or more, got {step!r}")
+    if targets is not None and not chosen.sees_targets:
+        raise SettingsError(f"the policy {chosen.name!r} does not look at targets: leave targets out, or choose another policy")
+    if recent is not None and (not chosen.memory or chosen.sees_learner):  # who sees the learner wants its losses on them too
+        raise SettingsError(f"the policy {chosen.name!r} does not look at recent picks, 'diverse' does: leave recent out")
     if targets is not None and not len(targets):
         raise DataError("there are no target tasks; leave targets out to do well on any task")
     [own, aims, last], size = _as_tasks([pool, targets, recent])

@@ -25,12 +25,13 @@ if TYPE_CHECKING:
 FORMAT = 1
 ENDINGS = (".parquet", ".csv", ".npz")
 _ABOUT = "tasktheme"  # the key of what a file says about itself
+_PART = "TaskSet.load(whole_file)[rows].save(part) keeps some of the tasks"
 
 
 def check_ending(path: Path, endings: Sequence[str] = ENDINGS) -> None:
     """OutputError unless the file's ending is one of these."""
     if path.suffix.lower() not in endings:
-        raise OutputError(f"{str(path)!r}: the ending must be one of {', '.join(endings)}")
+        raise OutputError(f"{str(path)!r}: the ending must be {'one of ' * (len(endings) > 1)}{', '.join(endings)}")
 
 
 def make_table(columns: Mapping[str, Sequence[Any] | np.ndarray[Any, Any]]) -> pa.Table:
@@ -168,12 +169,15 @@ def read_tasks(path: Path) -> dict[str, Any]:
 def parse_tasks(content: bytes, name: str) -> dict[str, Any]:
     """The arguments of a TaskSet from the content of a file, whatever it is called; ``name`` is for messages."""
     try:
-        columns, about = _columns(content)
+        columns, about = _columns(content, name)
         version, prior = int(about["format"]), about.get("prior")
         if version > FORMAT:
             raise ModelFileError(f"{name!r} has format {version}, newer than this tasktheme reads ({FORMAT}): update tasktheme")
-        if about.get("tasks", len(columns["size"])) != len(columns["size"]):
-            raise ValueError("some rows are missing")
+        count = len(columns["size"])
+        if (written := about.get("tasks", count)) != count:
+            raise ModelFileError(
+                f"{name!r} was written with {written} tasks and has {count} now: rows are missing or added; {_PART}"
+            )
         return {
             "concentration": np.ascontiguousarray(columns.pop("concentration"), dtype=np.float64),
             "sizes": _of_kind(columns.pop("size"), "iu").astype(np.int64),
@@ -195,7 +199,15 @@ def _of_kind(column: Any, kinds: str) -> np.ndarray[Any, Any]:
     return array
 
 
-def _columns(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+def _parse_about(text: Any, name: str) -> dict[str, Any]:
+    if not text:
+        raise ModelFileError(
+            f"{name!r} has lost what tasktheme writes beside the tasks, as another tool keeps rows alone; {_PART}"
+        )
+    return parse_json(text)
+
+
+def _columns(content: bytes, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The columns of a task file, gamma as one array, and what the file says about itself."""
     if content.startswith(b"PAR1"):
         import pyarrow as pa
@@ -206,18 +218,18 @@ def _columns(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
         width = len(file.schema_arrow) + (nested.list_size if pa.types.is_fixed_size_list(nested) else 1)
         refuse_bomb(8 * width * file.metadata.num_rows, len(content))  # constant columns pack without bound
         table = file.read()
-        about = parse_json(table.schema.metadata[_ABOUT.encode()])
+        about = _parse_about((table.schema.metadata or {}).get(_ABOUT.encode()), name)
         nested = table.column("concentration").combine_chunks()
         gamma = nested.flatten().to_numpy(zero_copy_only=False).reshape(len(nested), nested.type.list_size)
         return {**_flat(table.drop_columns(["concentration"])), "concentration": gamma}, about
     if content.startswith(b"PK"):
         arrays = read_npz_arrays(io.BytesIO(content))
-        flat = {name: array if _is_own(name) else array.tolist() for name, array in arrays.items()}
-        about = parse_json(flat.pop(_ABOUT)[0])
+        flat = {column: array if _is_own(column) else array.tolist() for column, array in arrays.items()}
+        about = _parse_about(flat.pop(_ABOUT)[0], name)
     else:
-        about = parse_json(_read_csv(content, include_columns=[_ABOUT])[_ABOUT][0].as_py())
+        about = _parse_about(_read_csv(content, include_columns=[_ABOUT])[_ABOUT][0].as_py(), name)
         flat = _flat(_read_csv(content, column_types=dict.fromkeys(about.get("texts", []), "string")).drop_columns([_ABOUT]))
-    gamma = np.stack([flat.pop(name) for name in list(flat) if name.startswith("gamma_")], axis=1)
+    gamma = np.stack([flat.pop(column) for column in list(flat) if column.startswith("gamma_")], axis=1)
     return {**flat, "concentration": gamma}, about
 
 

@@ -194,8 +194,8 @@ class TaskSet:
         available = len(reference) - (reference is self)
         if not available:
             raise DataError("there is no other task to be near to: a task is not its own neighbour")
-        if not 1 <= k <= available:
-            raise DataError(f"k must lie between 1 and {available}, the number of other tasks, got {k}")
+        if not isinstance(k, int | np.integer) or not 1 <= k <= available:
+            raise DataError(f"k must be a whole number between 1 and {available}, the number of other tasks, got {k!r}")
         own = distributed.share(len(self))
         numbers = np.arange(len(self))[own] if reference is self else None
         found = reference._index(direction).nearest(self.concentration[own], k, numbers=numbers)
