@@ -72,7 +72,8 @@ def select(
     part: Annotated[Part | None, typer.Option(help="Of DATA: which part.", show_default=Part.train.value)] = None,
     resized: Resized = None,
     recent: Annotated[
-        Path | None, typer.Option(help="Tasks picked before, latest last, for diverse; --out writes such a file.")
+        Path | None,
+        typer.Option(help="Tasks picked before, latest last, for diverse, which then leaves them out; --out writes such a file."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
     step: Annotated[int, typer.Option(help="Picks made before; random then picks anew.", min=0)] = 0,
@@ -113,7 +114,8 @@ def select(
         aims, last = (_load(path, resized) for path in (targets, recent))
         warn_of_collapse(own)
         columns, size = own.columns, len(own)
-        found = choose(own, policy.value, min(_PICKS, size) if k is None else k, targets=aims, recent=last, seed=seed, step=step)
+        fresh = max(1, size - (0 if last is None else len(last)))
+        found = choose(own, policy.value, min(_PICKS, fresh) if k is None else k, targets=aims, recent=last, seed=seed, step=step)
     else:
         refuse_given({"--resized": resized, "--recent": recent}, "this goes with a file of tasks, but POOL is none: leave it out")
         if targets is None:
@@ -123,9 +125,8 @@ def select(
         tasks, columns = draw(pool, part or Part.train, number or _POOL, seed)
         goals = None if targets is None else draw(targets, Part.test, target_number or _TARGETS, seed + 1)[0]
         size = len(tasks)
-        found = choose(
-            tasks, policy.value, min(_PICKS, size) if k is None else k, targets=goals, learner=trained, seed=seed, step=step
-        )
+        picks = min(_PICKS, size) if k is None else k
+        found = choose(tasks, policy.value, picks, targets=goals, learner=trained, seed=seed, step=step, progress=not quiet)
     rows: dict[str, Any] = {
         "rank": np.arange(1, len(found) + 1),
         "task": found.indices,

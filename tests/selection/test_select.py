@@ -68,6 +68,18 @@ def test_diverse_picks_are_spread_and_remember() -> None:
     assert "from the nearest of the last picks" in after.reasons[0]
 
 
+def test_what_was_picked_before_is_not_picked_again() -> None:
+    """Also what is older than the memory of the policy."""
+    pool, before = task_set(30), np.arange(0)
+    for _ in range(3):
+        before = np.concatenate([before, tt.select(pool, "diverse", 10, recent=pool[before] if len(before) else None).indices])
+    assert sorted(before) == list(range(30))
+    with pytest.raises(DataError, match="from 1 to 1, the tasks of the pool that were not picked before, got 2"):
+        tt.select(pool, "diverse", 2, recent=pool[:29])
+    with pytest.raises(DataError, match="from 1 to 0"):
+        tt.select(pool, "diverse", recent=pool)
+
+
 def test_random_picks_differ_by_step_and_repeat() -> None:
     pool = task_set(40)
     first = tt.select(pool, "random", 10, seed=1).indices
@@ -112,7 +124,7 @@ def test_a_step_is_a_whole_number(step: object) -> None:
         tt.select(task_set(5), "random", step=step)
 
 
-def test_a_pool_drawn_for_a_learner() -> None:
+def test_a_pool_drawn_for_a_learner(capsys: pytest.CaptureFixture[str]) -> None:
     data = small_images()
     learner = tt.MetaLearner("maml", device="cpu", ways=3, queries=4, filters=4, modules=2, batch_tasks=2, test_steps=1)
     learner.fit(data, 2, progress=False)
@@ -125,7 +137,14 @@ def test_a_pool_drawn_for_a_learner() -> None:
     images = (255.0 * pool.x).round().to(torch.uint8).numpy()
     np.testing.assert_allclose(pool.gamma, model.embed(list(images)).concentration, rtol=1e-4)
     assert float(pool.gamma.std(dim=0).min()) > 0.1  # the tasks differ
+    capsys.readouterr()
     found = tt.select(pool, "worst-case", 2, learner=learner)
+    assert "6/6" in capsys.readouterr().err
+    tt.select(pool, "task2vec", 2, learner=learner, targets=pool[:2])
+    assert "8/8" in capsys.readouterr().err
+    tt.select(pool, "ptm", 2)
+    tt.select(pool, "worst-case", 2, learner=learner, progress=False)
+    assert capsys.readouterr().err == ""
     losses = learner_losses(learner.learner, pool, seed=0)
     assert found.indices.tolist() == losses.topk(2).indices.tolist()
     accuracy = learner.test(data, 6, seed=2).accuracy  # of the very same tasks

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -97,6 +98,7 @@ class Now:
         compiled: :func:`adapted_losses`, to look at tasks by; None looks without compiling.
         recent: what the policy kept of the last picks, up to ``Policy.memory`` of them, the latest last.
         losses: the learner's loss on each of these, before it learned from it.
+        looked: called with the number of tasks that were looked at, part by part, where that takes long.
     """
 
     seed: int = 0
@@ -105,6 +107,7 @@ class Now:
     recent: Float[Tensor, "*A R d"] | None = None
     losses: Float[Tensor, "*A R"] | None = None
     compiled: WholeStep | None = None
+    looked: Callable[[int], None] = lambda tasks: None
 
 
 class Policy(ABC):
@@ -124,10 +127,14 @@ class Policy(ABC):
 
     def enter(self, tasks: Tasks) -> Pool:
         """Tasks that enter a pool (or are targets), described once."""
+        self.check(tasks)
+        return Pool(tasks, self.describe(tasks))
+
+    def check(self, tasks: Tasks) -> None:
+        """An error where tasks do not come with what the policy needs of them."""
         for part in self.needs:
             if getattr(tasks, part) is None:
                 raise DataError(f"the policy {self.name!r} needs of each task {_PARTS[part]}")
-        return Pool(tasks, self.describe(tasks))
 
     def describe(self, tasks: Tasks) -> Float[Tensor, "*A T d"]:
         """What is kept of each task; nothing where the policy needs nothing, or the learner as it is at each pick."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +13,12 @@ from torch import Tensor
 from tasktheme.errors import DataError, SettingsError
 from tasktheme.learners.base import Learner
 from tasktheme.learners.meta import MetaLearner
+from tasktheme.progress import Advance, progress_bar
 from tasktheme.selection.base import Now, Policy, Pool, Tasks
 from tasktheme.selection.build import build_policy
 from tasktheme.tasks.taskset import TaskSet
+
+_AT_ONCE = 8  # tasks described between two movements of the progress bar
 
 Floats = npt.NDArray[np.float64]
 
@@ -53,6 +57,7 @@ def select(
     recent: TaskSet | Tasks | None = None,
     seed: int = 0,
     step: int = 0,
+    progress: bool = True,
 ) -> Selection:
     """The ``k`` tasks of a pool to learn next.
 
@@ -62,33 +67,61 @@ def select(
         k: how many, best first.
         targets: tasks that the learner is to do well on; without them, on any.
         learner: the current meta-learner, for "worst-case" and "predicted"; for "task2vec" its probe, a MAML.
-        recent: tasks picked before, latest last, for "diverse".
+        recent: tasks picked before, latest last, for "diverse"; those of them that are still in the pool are not picked again.
         seed: with ``step``, of everything random.
         step: how many picks came before.
+        progress: show a progress bar on standard error while images are looked at.
 
     Task sets of different sizes are brought to the smallest, as entropy and KL depend on the size.
     """
     network = learner.learner if isinstance(learner, MetaLearner) else learner
     chosen = build_policy(policy, probe=network) if isinstance(policy, str) else policy
-    if not isinstance(k, int | np.integer) or not 1 <= k <= len(pool):
-        raise DataError(f"k must be a whole number from 1 to {len(pool)}, the size of the pool, got {k!r}")
     if not isinstance(step, int | np.integer) or step < 0:
         raise SettingsError(f"step must be a whole number of earlier picks, 0 or more, got {step!r}")
     if targets is not None and not chosen.sees_targets:
         raise SettingsError(f"the policy {chosen.name!r} does not look at targets: leave targets out, or choose another policy")
     if recent is not None and (not chosen.memory or chosen.sees_learner):  # who sees the learner wants its losses on them too
         raise SettingsError(f"the policy {chosen.name!r} does not look at recent picks, 'diverse' does: leave recent out")
+    left = _not_among(pool, recent)
+    if not isinstance(k, int | np.integer) or not 1 <= k <= left.sum():
+        what = "the size of the pool" if recent is None else "the tasks of the pool that were not picked before"
+        raise DataError(f"k must be a whole number from 1 to {left.sum()}, {what}, got {k!r}")
     if targets is not None and not len(targets):
         raise DataError("there are no target tasks; leave targets out to do well on any task")
     [own, aims, last], size = _as_tasks([pool, targets, recent])
     assert own is not None
-    described = chosen.enter(own)
-    aimed = None if aims is None else chosen.enter(aims)
-    remembered = chosen.enter(last).kept[-chosen.memory :] if last is not None and chosen.memory else described.kept[:0]
-    now = Now(seed, step, network, remembered)
-    picks = _greedily(chosen, described, aimed, now, k) if chosen.greedy else _at_once(chosen, described, aimed, now, k)
+    chosen.check(own)
+    slow = not chosen.sees_learner and "support" in chosen.needs  # to describe; who sees the learner is slow to score
+    total = len(own) + (len(aims) if slow and aims is not None else 0)
+    with progress_bar("looking at tasks", total, show=progress and "support" in chosen.needs) as advance:
+        described, aimed = (None if tasks is None else _enter(chosen, tasks, slow, advance) for tasks in (own, aims))
+        assert described is not None
+        remembered = chosen.enter(last).kept[-chosen.memory :] if last is not None and chosen.memory else described.kept[:0]
+        now = Now(seed, step, network, remembered, looked=lambda tasks: advance(tasks, ""))
+        pick = partial(_greedily, left=torch.from_numpy(left)) if chosen.greedy else _at_once
+        picks = pick(chosen, described, aimed, now, k)
     indices, scores, reasons = zip(*picks, strict=True)
     return Selection(np.array(indices, dtype=np.int64), np.array(scores, dtype=np.float64), reasons, size)
+
+
+def _not_among(pool: TaskSet | Tasks, recent: TaskSet | Tasks | None) -> npt.NDArray[np.bool_]:
+    """(T,) False for tasks of a set that were picked before: those with the very numbers of a recent one."""
+    if not (isinstance(pool, TaskSet) and isinstance(recent, TaskSet)):
+        return np.ones(len(pool), dtype=np.bool_)
+    known = {row.tobytes() for row in recent.concentration}
+    return np.array([row.tobytes() not in known for row in pool.concentration], dtype=np.bool_)
+
+
+def _enter(policy: Policy, tasks: Tasks, slow: bool, advance: Advance) -> Pool:
+    """Tasks as a policy describes them, a few at a time where that is slow."""
+    if not slow:
+        return policy.enter(tasks)
+    kept = []
+    for first in range(0, len(tasks), _AT_ONCE):
+        part = policy.enter(tasks[first : first + _AT_ONCE])
+        kept.append(part.kept)
+        advance(len(part), "")
+    return Pool(tasks, torch.cat(kept))
 
 
 def _at_once(policy: Policy, pool: Pool, targets: Pool | None, now: Now, k: int) -> list[tuple[int, float, str]]:
@@ -97,10 +130,12 @@ def _at_once(policy: Policy, pool: Pool, targets: Pool | None, now: Now, k: int)
     return [(row, float(scores[row]), policy.reason(pool, targets, now, scores, row)) for row in order]
 
 
-def _greedily(policy: Policy, pool: Pool, targets: Pool | None, now: Now, k: int) -> list[tuple[int, float, str]]:
-    """One pick after another, each remembered by the next."""
+def _greedily(
+    policy: Policy, pool: Pool, targets: Pool | None, now: Now, k: int, *, left: Tensor
+) -> list[tuple[int, float, str]]:
+    """One pick after another of those that are ``left``, each remembered by the next."""
     picks: list[tuple[int, float, str]] = []
-    left = torch.ones(len(pool), dtype=torch.bool, device=pool.kept.device)
+    left = left.to(pool.kept.device, copy=True)
     for _ in range(k):
         scores = policy.scores(pool, targets, now)
         row = int(torch.where(left, scores, -torch.inf).argmax())

@@ -5,6 +5,8 @@ It looks at every task of the pool at every pick, and in transduction at every p
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -14,6 +16,8 @@ from tasktheme.learners.base import Learner, Noise, precision
 from tasktheme.learners.testing import tasks_at_once
 from tasktheme.learners.whole_step import WholeStep, adapted_losses
 from tasktheme.selection.base import Now, Policy, Pool, Tasks, labelled, place
+
+Looked = Callable[[int], None]
 
 
 class WorstCase(Policy):
@@ -29,8 +33,8 @@ class WorstCase(Policy):
         """Losses, or mean entropies in nats."""
         learner = require_learner(now, self.name)
         if targets is None:
-            return learner_losses(learner, pool.tasks, seed=now.seed, compiled=now.compiled)
-        return target_entropies(learner, pool.tasks, targets.tasks, seed=now.seed)
+            return learner_losses(learner, pool.tasks, seed=now.seed, compiled=now.compiled, looked=now.looked)
+        return target_entropies(learner, pool.tasks, targets.tasks, seed=now.seed, looked=now.looked)
 
     def reason(self, pool: Pool, targets: Pool | None, now: Now, scores: Float[Tensor, " T"], row: int) -> str:
         """Loss, or entropy of the predictions."""
@@ -45,7 +49,9 @@ def require_learner(now: Now, name: str) -> Learner:
     return now.learner
 
 
-def learner_losses(learner: Learner, tasks: Tasks, *, seed: int, compiled: WholeStep | None = None) -> Float[Tensor, " T"]:
+def learner_losses(
+    learner: Learner, tasks: Tasks, *, seed: int, compiled: WholeStep | None = None, looked: Looked = lambda tasks: None
+) -> Float[Tensor, " T"]:
     """The loss on each task's queries, of the learner adapted to its labelled points as when testing."""
     found: list[Tensor] = []
     with precision(learner.settings):
@@ -57,11 +63,14 @@ def learner_losses(learner: Learner, tasks: Tasks, *, seed: int, compiled: Whole
                 found += adapted_losses(learner, support, query, Noise(seed, part.numbers))
             else:
                 found += compiled(learner, support, query, seed, part.numbers)
+            looked(len(part))
     return torch.cat(found)
 
 
 @torch.no_grad()
-def target_entropies(learner: Learner, tasks: Tasks, targets: Tasks, *, seed: int) -> Float[Tensor, " T"]:
+def target_entropies(
+    learner: Learner, tasks: Tasks, targets: Tasks, *, seed: int, looked: Looked = lambda tasks: None
+) -> Float[Tensor, " T"]:
     """Adapted to each task, the mean over all points of all targets of -sum_c p_c ln p_c."""
     images = targets.x
     found = []
@@ -76,6 +85,7 @@ def target_entropies(learner: Learner, tasks: Tasks, targets: Tasks, *, seed: in
                 log_p = learner.predict(adapted, x.expand(together, *x.shape), noise)
                 entropies.append(torch.special.entr(log_p.exp()).sum(dim=-1).mean(dim=-1))
             found.append(torch.stack(entropies).mean(dim=0))
+            looked(len(part))
     return torch.cat(found)
 
 
