@@ -24,10 +24,10 @@ _TESTS = Path(__file__).parent
 _PATH = os.pathsep.join([str(Path(tt.__file__).parents[1]), str(_TESTS)])
 
 
-def run_processes(case: str, folder: Path) -> None:
+def run_processes(case: str, folder: Path, *more: str) -> None:
     """See oracles/processes.py."""
     done = subprocess.run(
-        [sys.executable, str(_TESTS / "oracles" / "processes.py"), case, str(folder)],
+        [sys.executable, str(_TESTS / "oracles" / "processes.py"), case, str(folder), *more],
         env={**os.environ, "PYTHONPATH": _PATH, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
@@ -37,19 +37,19 @@ def run_processes(case: str, folder: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_two_and_four_processes_do_what_one_does(tmp_path: Path) -> None:
-    run_processes("same", tmp_path)
+@pytest.mark.parametrize("world", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_several_processes_do_what_one_does(world: int, tmp_path: Path) -> None:
+    run_processes("same", tmp_path, str(world))
     one = dict(np.load(tmp_path / "1-0.npz"))
-    for world in (2, 4):
-        each = [dict(np.load(tmp_path / f"{world}-{rank}.npz")) for rank in range(world)]
-        for name, wanted in one.items():
-            for got in each[1:]:
-                np.testing.assert_array_equal(got[name], each[0][name], err_msg=f"{name}: unlike in {world} processes")
-            if name.startswith("fit."):  # sums in another order: a Newton step for alpha is the most sensitive to it
-                size = np.abs(wanted).max() if wanted.size else 1.0
-                np.testing.assert_allclose(each[0][name] / size, wanted / size, atol=2e-4, err_msg=f"{name}, {world} processes")
-            else:
-                np.testing.assert_array_equal(each[0][name], wanted, err_msg=f"{name}, {world} processes")
+    each = [dict(np.load(tmp_path / f"{world}-{rank}.npz")) for rank in range(world)]
+    for name, wanted in one.items():
+        for got in each[1:]:
+            np.testing.assert_array_equal(got[name], each[0][name], err_msg=f"{name}: unlike in the {world} processes")
+        if name.startswith("fit."):  # sums in another order: a Newton step for alpha is the most sensitive to it
+            size = np.abs(wanted).max() if wanted.size else 1.0
+            np.testing.assert_allclose(each[0][name] / size, wanted / size, atol=2e-4, err_msg=name)
+        else:
+            np.testing.assert_array_equal(each[0][name], wanted, err_msg=name)
 
 
 def test_one_process_writes_and_speaks_and_a_lost_or_stopped_one_ends_all(tmp_path: Path) -> None:

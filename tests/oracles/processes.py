@@ -1,6 +1,6 @@
 """The same work in one process and in several, all forked from one program that has imported everything before.
 
-``python processes.py same OUT`` runs :func:`work` in one, two and four processes: OUT/WORLD-RANK.npz is what each got.
+``python processes.py same OUT N`` runs :func:`work` in one process and in N: OUT/WORLD-RANK.npz is what each got.
 ``python processes.py faults OUT`` runs the command line in two, with faults: OUT/ends.json says how each process ended.
 """
 
@@ -171,10 +171,10 @@ def work(out: Path) -> None:
         np.savez(out / f"{distributed.world()}-{distributed.rank()}.npz", **found)
 
 
-def same(out: Path) -> None:
-    """All kinds of work, alone, in two and in four processes."""
+def same(out: Path, several: str) -> None:
+    """All kinds of work, alone and in several processes."""
     small_batches()
-    for world in (1, 2, 4):
+    for world in (1, int(several)):
         ends = fork(world, lambda: work(out), out / f"said-{world}")
         if any(end.code for end in ends):
             sys.exit("\n".join(f"{world} processes: {end}" for end in ends))
@@ -240,4 +240,4 @@ def fault(number: int, step: int = 5) -> Iterator[None]:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    {"same": same, "faults": faults}[sys.argv[1]](Path(sys.argv[2]))
+    {"same": same, "faults": faults}[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])

@@ -119,7 +119,11 @@ def test_an_interrupt_does_not_wait_for_a_long_test_on_the_way(
     step: int, split: DataSplit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The arms are kept as they are, and the test is made when they go on."""
-    how = COMMON | {"policies": ("random",), "steps": 6, "changes": TINY | {"patience": 9, "validate_every": 4}}
+    how = COMMON | {
+        "policies": ("random",),
+        "steps": 6,
+        "changes": TINY | {"patience": 9, "validate_every": 4, "validation_tasks": 3},
+    }
     monkeypatch.setattr("tasktheme.learners.testing.tasks_at_once", lambda *_: 2)  # five test tasks are more than one part
     whole = run_lifelong(split, tmp_path / "whole", **how)
     tests: list[int] = []
