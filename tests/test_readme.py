@@ -37,7 +37,12 @@ def make_images(folder: Path, *, depth: int) -> None:
 def test_the_ten_lines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     fit = tt.PTM.fit
-    monkeypatch.setattr(tt.PTM, "fit", lambda self, data, tasks: fit(self, data, tasks=tasks // 1000, progress=False))
+
+    def fit_briefly(self: tt.PTM, data: tt.Dataset, tasks: int) -> tt.PTM:
+        self.settings = self.settings.changed({"polish_tasks": 20})
+        return fit(self, data, tasks=tasks // 1000, progress=False)
+
+    monkeypatch.setattr(tt.PTM, "fit", fit_briefly)
     x = np.zeros((3, 1, 64, 64), dtype=np.uint8)
     names = {"x1": x[:1], "x2": x[:2], "x3": x}
     exec(compile(BLOCKS[0], "README.md", "exec"), names)
