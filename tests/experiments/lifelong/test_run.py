@@ -357,7 +357,7 @@ def test_arms_of_other_steps_or_tasks_are_told_apart(split: DataSplit, model: tt
     axes = lifelong_figure([result]).axes
     assert len(axes) == 1  # no test on the way: no empty panel
     assert "7 tasks" in axes[0].get_title(loc="left")
-    assert "pale: other steps or tasks" in axes[0].get_title(loc="left")
+    assert "pale: after other steps, or on other tasks" in axes[0].get_title(loc="left")
     assert [bar.get_alpha() for bar in axes[0].patches] == [0.35, None]  # type: ignore[attr-defined]
     result["policies"].pop("ptm")
     assert "pale" not in lifelong_figure([result]).axes[0].get_title(loc="left")
