@@ -115,11 +115,12 @@ def _choose(plan: list[Piece], figures: dict[str, tuple[str, ...]], wanted: list
 
 
 def _table(pieces: list[Piece], figures: dict[str, tuple[str, ...]], out: Path) -> Table:
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from tasktheme.reproduce.run import read_record
 
-    table = Table("piece", "state", "time", "needs", "draws figure", box=None)
+    needs, draws = (Column(title, overflow="fold") for title in ("needs", "draws figure"))
+    table = Table(Column("piece", no_wrap=True), "state", "time", needs, draws, box=None)  # a piece's name is typed after --only
     for piece in pieces:
         record = read_record(piece, out)
         drawn = [name for name, made_of in figures.items() if piece.name in made_of]

@@ -60,6 +60,7 @@ def test_one_figure_then_a_failure(run, instant: Scale, tmp_path: Path, monkeypa
     code, said, _ = run("reproduce", "--out", out, "--list")
     assert code == 0
     assert said.count(" done ") == 3
+    assert all(f" {piece.name} " in said for piece in make_plan(instant))  # whole, as --only takes them
 
     monkeypatch.setattr("tasktheme.experiments.accuracy_histogram.histogram_summary", lambda _: 1 / 0)
     chosen = ["--only", "maml-mini-imagenet", "--only", "histogram", "--only", "simplex"]
