@@ -89,6 +89,8 @@ def test_picks_are_tasks_for_the_next_selection(run, folder: Path, tmp_path: Pat
     assert code == 0, err
     after = tt.select(pool.resized(20), "diverse", 5, recent=picks.resized(20))
     assert tt.TaskSet.load(second).columns["task"] == after.indices.tolist() != expected.indices.tolist()
+    code, out, _ = run("select", first, "--policy", "diverse", "--recent", second)  # none of which is in this pool
+    assert (code, len(pd.read_csv(io.StringIO(out)))) == (0, 5)
     again = run("select", first, "-k", 2)[1]  # picks are a pool too
     assert pd.read_csv(io.StringIO(again))["rank"].tolist() == [1, 2]
     assert run("select", first, "-k", 2, "--out", second, "--overwrite")[0] == 0

@@ -97,6 +97,7 @@ def select(
     import numpy as np
 
     from tasktheme.report.tables import selection_table
+    from tasktheme.selection.select import not_picked
     from tasktheme.selection.select import select as choose
 
     check_out(out, overwrite=overwrite)
@@ -114,8 +115,8 @@ def select(
         aims, last = (_load(path, resized) for path in (targets, recent))
         warn_of_collapse(own)
         columns, size = own.columns, len(own)
-        fresh = max(1, size - (0 if last is None else len(last)))
-        found = choose(own, policy.value, min(_PICKS, fresh) if k is None else k, targets=aims, recent=last, seed=seed, step=step)
+        picks = min(_PICKS, max(1, int(not_picked(own, last).sum()))) if k is None else k
+        found = choose(own, policy.value, picks, targets=aims, recent=last, seed=seed, step=step)
     else:
         refuse_given({"--resized": resized, "--recent": recent}, "this goes with a file of tasks, but POOL is none: leave it out")
         if targets is None:

@@ -9,7 +9,7 @@ from oracles.learners import make_learner
 from oracles.selection import make_gamma, make_tasks
 from oracles.small import TOLD_APART, small_images
 from tasktheme.errors import DataError, SettingsError
-from tasktheme.selection.base import Now
+from tasktheme.selection.base import Now, Tasks
 from tasktheme.selection.build import POLICIES, build_policy
 from tasktheme.selection.diverse import mixture_distances
 from tasktheme.selection.worst_case import learner_losses
@@ -76,8 +76,11 @@ def test_what_was_picked_before_is_not_picked_again() -> None:
     assert sorted(before) == list(range(30))
     with pytest.raises(DataError, match="from 1 to 1, the tasks of the pool that were not picked before, got 2"):
         tt.select(pool, "diverse", 2, recent=pool[:29])
-    with pytest.raises(DataError, match="from 1 to 0"):
+    with pytest.raises(DataError, match="all tasks of the pool were picked before"):
         tt.select(pool, "diverse", recent=pool)
+    images = Tasks(torch.arange(30), gamma=torch.tensor(pool.concentration))
+    first = tt.select(images, "diverse", 15).indices
+    assert not set(first) & set(tt.select(images, "diverse", 15, recent=images[torch.from_numpy(first)]).indices)
 
 
 def test_random_picks_differ_by_step_and_repeat() -> None:
@@ -143,6 +146,7 @@ def test_a_pool_drawn_for_a_learner(capsys: pytest.CaptureFixture[str]) -> None:
     tt.select(pool, "task2vec", 2, learner=learner, targets=pool[:2])
     assert "8/8" in capsys.readouterr().err
     tt.select(pool, "ptm", 2)
+    tt.select(pool, "predicted", 2, learner=learner)  # ten looks
     tt.select(pool, "worst-case", 2, learner=learner, progress=False)
     assert capsys.readouterr().err == ""
     losses = learner_losses(learner.learner, pool, seed=0)

@@ -214,3 +214,13 @@ for _ in range(5):
 """
     done = subprocess.run([sys.executable, "-c", refused], capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_no_reading_thread_is_left_with_a_python_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that still holds it when the program ends after an error aborts the program."""
+    sources: list[object] = []
+    original = pq.ParquetFile
+    monkeypatch.setattr(pq, "ParquetFile", lambda source: (sources.append(source), original(source))[1])
+    make().save(tmp_path / "tasks.parquet")
+    tt.TaskSet.load(tmp_path / "tasks.parquet")
+    assert [type(source) for source in sources] == [pa.BufferReader]

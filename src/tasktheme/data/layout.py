@@ -48,7 +48,7 @@ def arrange_tasks(names: Sequence[str], zipped: str | None = None) -> list[Entry
     """Each folder is a task, with all images in it and below, be it the only one.
 
     In a zip, called ``zipped``, a folder around everything does not count, nor those around that; one that is called like
-    the zip is the last: a zip of a folder holds the same tasks as the folder.
+    the zip is the last: a zip made of a folder and called like it holds the same tasks as the folder.
     """
     places = [name.split("/") for name in names] if zipped is None else _without_wrapper(names, last=zipped)
     entries = []

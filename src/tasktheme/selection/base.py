@@ -121,6 +121,7 @@ class Policy(ABC):
     needs: ClassVar[tuple[str, ...]] = ()  # of support, query and gamma
     sees_targets: ClassVar[bool] = True
     sees_learner: ClassVar[bool] = False
+    looks_at_all: ClassVar[bool] = False  # at the images of every task of a pool, which takes long
     greedy: ClassVar[bool] = False  # several picks depend on each other, one after another; else the best scores are picked
     on_device: ClassVar[bool] = True  # scoring never waits for the device, so that a GPU can record it
     memory: int = 0  # how many of the last picks it asks for

@@ -82,18 +82,20 @@ def select(
         raise SettingsError(f"the policy {chosen.name!r} does not look at targets: leave targets out, or choose another policy")
     if recent is not None and (not chosen.memory or chosen.sees_learner):  # who sees the learner wants its losses on them too
         raise SettingsError(f"the policy {chosen.name!r} does not look at recent picks, 'diverse' does: leave recent out")
-    left = _not_among(pool, recent)
+    if targets is not None and not len(targets):
+        raise DataError("there are no target tasks; leave targets out to do well on any task")
+    left = not_picked(pool, recent)
+    if not left.any():
+        raise DataError("all tasks of the pool were picked before: leave recent out, or take another pool")
     if not isinstance(k, int | np.integer) or not 1 <= k <= left.sum():
         what = "the size of the pool" if recent is None else "the tasks of the pool that were not picked before"
         raise DataError(f"k must be a whole number from 1 to {left.sum()}, {what}, got {k!r}")
-    if targets is not None and not len(targets):
-        raise DataError("there are no target tasks; leave targets out to do well on any task")
     [own, aims, last], size = _as_tasks([pool, targets, recent])
     assert own is not None
     chosen.check(own)
     slow = not chosen.sees_learner and "support" in chosen.needs  # to describe; who sees the learner is slow to score
     total = len(own) + (len(aims) if slow and aims is not None else 0)
-    with progress_bar("looking at tasks", total, show=progress and "support" in chosen.needs) as advance:
+    with progress_bar("looking at tasks", total, show=progress and chosen.looks_at_all) as advance:
         described, aimed = (None if tasks is None else _enter(chosen, tasks, slow, advance) for tasks in (own, aims))
         assert described is not None
         remembered = chosen.enter(last).kept[-chosen.memory :] if last is not None and chosen.memory else described.kept[:0]
@@ -104,12 +106,19 @@ def select(
     return Selection(np.array(indices, dtype=np.int64), np.array(scores, dtype=np.float64), reasons, size)
 
 
-def _not_among(pool: TaskSet | Tasks, recent: TaskSet | Tasks | None) -> npt.NDArray[np.bool_]:
-    """(T,) False for tasks of a set that were picked before: those with the very numbers of a recent one."""
-    if not (isinstance(pool, TaskSet) and isinstance(recent, TaskSet)):
+def not_picked(pool: TaskSet | Tasks, recent: TaskSet | Tasks | None) -> npt.NDArray[np.bool_]:
+    """(T,) False for tasks of a pool that were picked before: those with the very numbers of a recent one."""
+    own, known = (_gamma(part) for part in (pool, recent))
+    if own is None or known is None:
         return np.ones(len(pool), dtype=np.bool_)
-    known = {row.tobytes() for row in recent.concentration}
-    return np.array([row.tobytes() not in known for row in pool.concentration], dtype=np.bool_)
+    picked = {row.tobytes() for row in known}
+    return np.array([row.tobytes() not in picked for row in own], dtype=np.bool_)
+
+
+def _gamma(tasks: TaskSet | Tasks | None) -> Floats | None:
+    if isinstance(tasks, TaskSet):
+        return tasks.concentration
+    return tasks.gamma.double().cpu().numpy() if isinstance(tasks, Tasks) and tasks.gamma is not None else None
 
 
 def _enter(policy: Policy, tasks: Tasks, slow: bool, advance: Advance) -> Pool:

@@ -37,6 +37,7 @@ class Task2Vec(Policy):
     name = "task2vec"
     title = "Task2Vec"
     needs = ("support",)
+    looks_at_all = True
 
     def __init__(self, probe: Learner, *, samples: int = 10, by: str = "labels", seed: int = 0) -> None:
         if not isinstance(probe, MAML):

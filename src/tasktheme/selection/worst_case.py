@@ -27,6 +27,7 @@ class WorstCase(Policy):
     name = "worst-case"
     title = "Worst case"
     needs = ("support", "query")
+    looks_at_all = True
     sees_learner = True
 
     def scores(self, pool: Pool, targets: Pool | None, now: Now) -> Float[Tensor, " T"]:

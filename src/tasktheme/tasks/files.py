@@ -213,7 +213,7 @@ def _columns(content: bytes, name: str) -> tuple[dict[str, Any], dict[str, Any]]
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        file = pq.ParquetFile(io.BytesIO(content))
+        file = pq.ParquetFile(pa.BufferReader(content))  # not a Python file: see _read_csv
         nested = file.schema_arrow.field("concentration").type
         width = len(file.schema_arrow) + (nested.list_size if pa.types.is_fixed_size_list(nested) else 1)
         refuse_bomb(8 * width * file.metadata.num_rows, len(content))  # constant columns pack without bound

@@ -24,7 +24,7 @@ from tasktheme.experiments.lifelong import run as running
 from tasktheme.experiments.lifelong.arms import Arm, Programs, SideBySide
 from tasktheme.experiments.lifelong.comparison import compare, mean_of, smoothed, tasks_in_common
 from tasktheme.experiments.lifelong.lifelong import read_results, run_lifelong
-from tasktheme.experiments.lifelong.records import Record, all_records, open_records
+from tasktheme.experiments.lifelong.records import Record, _differences, all_records, open_records
 from tasktheme.experiments.lifelong.world import World
 from tasktheme.learners.base import Learner
 from tasktheme.learners.build import build_learner
@@ -141,6 +141,11 @@ def test_an_interrupt_does_not_wait_for_a_long_test_on_the_way(
         with pytest.raises(Interrupted, match=f"after {step} of 6 steps"):
             run_lifelong(split, tmp_path / "parts", **how)
     assert [(record.step, list(record.evaluated)) for record in records(tmp_path / "parts")] == ([(4, [0])] * 2 if step else [])
+    if step:  # and the user wants no more steps
+        for out in ("parts", "straight"):
+            run_lifelong(split, tmp_path / out, **how | {"steps": 4})
+        assert_same(records(tmp_path / "parts"), records(tmp_path / "straight"))
+        assert [list(record.validated) for record in records(tmp_path / "parts")] == [[4], [4]]
     parts = run_lifelong(split, tmp_path / "parts", **how)
     assert_same(records(tmp_path / "parts"), records(tmp_path / "whole"))
     assert [policy["curve"] for policy in parts["policies"].values()] == [
@@ -518,6 +523,8 @@ def test_arms_of_another_experiment_are_not_gone_on_with(split: DataSplit, tmp_p
         run_lifelong(split, tmp_path, **how, changes=TINY | {"learning_rate": 0.1})
     with pytest.raises(ModelFileError, match=r"other experiment \(pool 6 there, 7 here\)"):
         run_lifelong(split, tmp_path, **how, changes=TINY | {"pool": 7})
+    theirs, ours = {"policy": {"a": 1, "gone": 2}, "old": 3, "data": [1]}, {"policy": {"a": 1}, "data": [2]}
+    assert list(_differences(theirs, ours)) == ["policy (gone 2 there, None here)", "old", "data"]
 
 
 def interrupted(split: DataSplit, out: Path, step: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -140,15 +140,14 @@ def _open_record(folder: Path, arm: Arm, identity: dict[str, Any]) -> Record:
 
 def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> Iterator[str]:
     """What differs between two identities, settings by name with both values."""
-    for key, value in ours.items():
-        other = theirs.get(key)
-        if other == value:
-            continue
-        if not (isinstance(value, dict) and isinstance(other, dict)):
+    for key in {**theirs, **ours}:
+        there, here = theirs.get(key), ours.get(key)
+        if isinstance(there, dict) and isinstance(here, dict):
+            names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
+            if names:
+                yield f"{key} ({', '.join(f'{name} {there.get(name)!r} there, {here.get(name)!r} here' for name in names)})"
+        elif there != here:
             yield key
-            continue
-        names = [name for name in value if other.get(name) != value[name]]
-        yield f"{key} ({', '.join(f'{name} {other.get(name)!r} there, {value[name]!r} here' for name in names)})"
 
 
 def _at(folder: Path, record: Record, step: int) -> Record:

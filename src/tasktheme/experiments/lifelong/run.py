@@ -93,6 +93,18 @@ class Experiment:
                 until = min([*behind[1:2], steps])  # there the next ones join
                 group = [record for record in records if record.step == behind[0]]
                 _Training(self, group, until, advance, stopping).run()
+            owing = [record for record in records if self.owes_evaluation(record) or self.owes_validation(record)]
+            for step in sorted({record.step for record in owing}):  # stopped in a test, and asked for no more steps
+                _Training(self, [record for record in owing if record.step == step], step, advance, stopping).run()
+
+    def owes_evaluation(self, record: Record) -> bool:
+        """Whether an arm is still to be tested on the fixed test tasks at its step."""
+        return record.step % self.world.settings.evaluate_every == 0 and record.step not in record.evaluated
+
+    def owes_validation(self, record: Record) -> bool:
+        """Whether an arm is still to be validated at its step."""
+        due = self.world.learner.patience > 0 and record.step > 0 and record.step % self.world.learner.validate_every == 0
+        return due and not record.stopped and record.step not in record.validated
 
     def _test(
         self, records: Sequence[Record], listed: ListedTasks, tasks: int | str, stopping: Stopping, *, progress: bool
@@ -141,7 +153,7 @@ class _Training:
 
     def run(self) -> None:
         """Train; keep the arms' files now and then and before an interrupt ends the run."""
-        if self._experiment.compiled:
+        if self._experiment.compiled and self.arms.step < self.until:
             self._advance(0, "compiling")
             self.arms.prepare()
         try:
@@ -153,16 +165,18 @@ class _Training:
 
     def _run_steps(self) -> None:
         arms = self.arms
-        note = self._test_if_due()  # at the start, or where an interrupt came before this test
+        note = self._test_if_owed()  # at the start, or where an interrupt came before this test
+        if note and arms.step:
+            self.save()
         saved = shown = self._begin()
         shown_step = arms.step
         while arms.step < self.until:
             arms.train_step()
             now, stop, last = time.monotonic(), self._stopping(), arms.step == self.until
             overdue = last or now - saved > _SAVE_SECONDS
-            if overdue or stop or self._evaluating() or self._validating():
+            if overdue or stop or self._tests_come():
                 self._end()
-                note = self._test_if_due() or note
+                note = self._test_if_owed() or note
                 if overdue:
                     self.save()
                     saved = now
@@ -176,20 +190,22 @@ class _Training:
     def _interrupt(self) -> NoReturn:
         raise Interrupted(f"the lifelong experiment was interrupted after {self.arms.step:,} of {self.until:,} steps")
 
-    def _evaluating(self) -> bool:
-        """Whether the fixed test tasks are due at this step."""
-        return self.arms.step % self.world.settings.evaluate_every == 0
+    def _tests_come(self) -> bool:
+        """Whether arms are tested or validated at this step."""
+        every = [
+            self.world.settings.evaluate_every,
+            *([self.world.learner.validate_every] if self._validation is not None else []),
+        ]
+        return any(self.arms.step % steps == 0 for steps in every)
 
-    def _validating(self) -> bool:
-        return self._validation is not None and self.arms.step > 0 and self.arms.step % self.world.learner.validate_every == 0
-
-    def _test_if_due(self) -> str:
+    def _test_if_owed(self) -> str:
         """The tests of this step that were not made yet; what the progress bar is to say of them."""
-        step, note = self.arms.step, ""
-        if self._evaluating() and any(step not in record.evaluated for record in self.records):
+        note = ""
+        if any(map(self._experiment.owes_evaluation, self.records)):
             note = f"accuracy {100 * self._evaluate():.1f} %"
-        if self._validating() and any(step not in record.validated for record in self.records if not record.stopped):
+        if any(map(self._experiment.owes_validation, self.records)):
             self._validate()
+            note = note or "validated"
         return note
 
     def _begin(self) -> float:
@@ -216,7 +232,7 @@ class _Training:
 
         def tell(count: int, _: str) -> None:
             nonlocal done
-            done += count
+            done = min(done + count, len(tasks))  # a compiled program's last part is filled up
             self._advance(0, f"tested on {done:,} of {len(tasks):,} tasks")
             if self._stopping() and done < len(tasks) and self.arms.step < self.until:  # the last point is not left half made
                 self._interrupt()
@@ -316,7 +332,8 @@ def _test_group(
         kept = [record.state.get(f"best.{name}", record.state[f"{_tested(experiment.world)}.{name}"]) for record in records]
         value.data.copy_(torch.stack(kept))
     saved = time.monotonic()
-    block = max(1, _FINAL_BLOCK.get(experiment.world.device.type, _FINAL_BLOCK["cpu"]) // len(records))
+    on_gpu = experiment.world.device.type == "cuda"
+    block = max(1 if on_gpu else torch.get_num_threads(), _FINAL_BLOCK["cuda" if on_gpu else "cpu"] // len(records))
     for first in range(len(records[0].final), until, block):
         last = min(first + block, until)
         found = experiment.accuracies(learner, listed, first, last).double().cpu().numpy()
