@@ -171,6 +171,7 @@ cli.main()
 """
 
 
+@pytest.mark.slow
 def test_torchrun_restarts_a_run_which_goes_on_to_the_same_numbers(tmp_path: Path) -> None:
     script = tmp_path / "killed_once.py"
     script.write_text(_KILLED_ONCE)

@@ -251,7 +251,7 @@ def test_an_old_model_set_aside_by_a_kill_is_found_and_put_back(tmp_path: Path) 
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
-@pytest.mark.parametrize("how", ["--rounds 3", pytest.param("--rounds 20 --command meta-train", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("how", ["--rounds 1", pytest.param("--rounds 20 --command meta-train", marks=pytest.mark.slow)])
 def test_killed_at_random_moments_it_resumes_to_the_same_bytes(how: str) -> None:
     """A few rounds of the harness; `python benchmarks/kill.py --rounds 100` runs more."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
