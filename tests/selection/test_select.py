@@ -78,6 +78,8 @@ def test_what_was_picked_before_is_not_picked_again() -> None:
         tt.select(pool, "diverse", 2, recent=pool[:29])
     with pytest.raises(DataError, match="all tasks of the pool were picked before"):
         tt.select(pool, "diverse", recent=pool)
+    with pytest.raises(DataError, match="from 1 to 0, the size of the pool"):
+        tt.select(pool[:0], "diverse")
     images = Tasks(torch.arange(30), gamma=torch.tensor(pool.concentration))
     first = tt.select(images, "diverse", 15).indices
     assert not set(first) & set(tt.select(images, "diverse", 15, recent=images[torch.from_numpy(first)]).indices)

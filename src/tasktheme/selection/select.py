@@ -85,7 +85,7 @@ def select(
     if targets is not None and not len(targets):
         raise DataError("there are no target tasks; leave targets out to do well on any task")
     left = not_picked(pool, recent)
-    if not left.any():
+    if len(left) and not left.any():
         raise DataError("all tasks of the pool were picked before: leave recent out, or take another pool")
     if not isinstance(k, int | np.integer) or not 1 <= k <= left.sum():
         what = "the size of the pool" if recent is None else "the tasks of the pool that were not picked before"
