@@ -164,6 +164,8 @@ def _run() -> NoReturn:
         if isinstance(error, OSError) and error.filename is not None:  # a path that cannot be asked for: too long, no access
             leave(f"{str(error.filename)!r}: {error.strerror}", 2)
         leave(f"unexpected {type(error).__name__}: {error} (tasktheme --debug ... shows where)", 1)
+    if code == INTERRUPTED:  # typer's word for Ctrl-C
+        leave("interrupted", INTERRUPTED)
     sys.exit(code if isinstance(code, int) else 0)
 
 

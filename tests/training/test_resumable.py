@@ -148,3 +148,12 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_work(tmp_path: Pa
 def test_the_time_between_checkpoints_is_a_number_from_0(every: object, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="checkpoint_every"):
         check_run(5, tmp_path / "state", resume=False, every=every)
+
+
+def test_a_second_ctrl_c_tells_where_the_state_before_is(tmp_path: Path) -> None:
+    def press() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted, match=r"interrupted inside a step; the last good state is in '.*state': fit again with resume"):
+        count(tmp_path / "state", plan={4: press})
+    assert read_checkpoint(tmp_path / "state")[1]["step"] == 3

@@ -115,8 +115,8 @@ SCALES = {
         },
     ),
     "paper": Scale(
-        about="the paper's data, networks, tests and pool, on one GPU; of its 300,000 steps of lifelong learning 20,000 (ABML: "
-        "5,000, worst case: 1,000)",
+        about="the paper's data, networks, tests and pool, on one GPU; of its 300,000 steps of lifelong learning 10,000 (ABML: "
+        "3,000, worst case: 1,000)",
         omniglot="omniglot",
         mini_imagenet="mini-imagenet",
         size=64,
@@ -133,9 +133,9 @@ SCALES = {
         known=10_000,
         lifelong="--seeds 3 --set average=1000",
         learners={
-            "maml": "--policies ptm,task2vec,random --steps 20000 --compile",
-            "protonet": "--policies ptm,task2vec,random --steps 20000 --compile",
-            "abml": "--policies ptm,task2vec,random --steps 5000 --tasks 1500",
+            "maml": "--policies ptm,task2vec,random --steps 10000 --compile",
+            "protonet": "--policies ptm,task2vec,random --steps 10000 --compile",
+            "abml": "--policies ptm,task2vec,random --steps 3000 --tasks 1500",
         },
         worst_case="--policies ptm,task2vec,worst-case,random --steps 1000 --tasks 3000",
     ),

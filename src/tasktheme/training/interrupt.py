@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_ONE_REQUEST = 1.0  # seconds: what comes closer is the same request, as `timeout` and other wrappers send a signal twice
 
 
 @contextmanager
 def stop_requests() -> Iterator[Callable[[], bool]]:
-    """Yield a function that tells whether a stop was asked for; a second Ctrl-C interrupts at once.
+    """Yield a function that tells whether a stop was asked for; Ctrl-C a second later interrupts at once, SIGTERM never does.
 
     Outside the main thread signals cannot be caught, and the function always says no.
     """
     asked = threading.Event()
+    first = 0.0
 
     def ask(number: int, frame: FrameType | None) -> None:
-        if asked.is_set():
+        nonlocal first
+        if not asked.is_set():
+            asked.set()
+            first = time.monotonic()
+        elif number == signal.SIGINT and time.monotonic() - first > _ONE_REQUEST:
             raise KeyboardInterrupt
-        asked.set()
 
     if threading.current_thread() is not threading.main_thread():
         yield asked.is_set

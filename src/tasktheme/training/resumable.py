@@ -81,6 +81,8 @@ def run_resumably(
         run.run(progress=progress, checkpoint=keep)
     except Interrupted as stop:
         _end(stop if fault is None else OutputError(f"{stop}, and its state could not be saved: {fault}"), file)
+    except KeyboardInterrupt:  # a second Ctrl-C
+        _end(Interrupted("interrupted inside a step"), file)
     except (LostProcess, TrainingError) as stop:
         _end(stop, file)
 
