@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +15,11 @@ import tasktheme as tt
 from oracles.small import SMALL, small_images, small_vectors
 from tasktheme.device import find_device
 from tasktheme.errors import DataError, ModelFileError, NotFittedError, OutputError, SettingsError
+from tasktheme.model.themes import Themes
 from tasktheme.tasks.files import stream_tasks
+from tasktheme.training.embedding import TaskPoints
 from tasktheme.training.loop import Trainer
+from tasktheme.training.polish import start_themes
 
 
 @pytest.fixture(scope="module")
@@ -433,6 +438,25 @@ def test_refit_to_episodes_is_one_to_their_very_data_points(model: tt.PTM, data:
     assert_same_weights(ours, model.refit(points, themes=3, progress=False))
     assert weights(ours)["themes.mu"].ne(weights(model.refit(points[:-1], themes=3, progress=False))["themes.mu"]).any()
     assert ours.trained_on["themes_refitted_to"] == data.name
+
+
+def test_refit_to_many_tasks_takes_some_of_them_whole(model: tt.PTM, data: tt.Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[TaskPoints] = []
+
+    def look(settings: tt.Settings, embedded: TaskPoints, **how: Any) -> Themes:
+        seen.append(embedded)
+        return start_themes(settings, embedded, **how)
+
+    monkeypatch.setattr("tasktheme.training.loop.start_themes", look)
+    tasks = [data.x[start : start + 5 + start % 3] for start in range(0, 70, 5)]
+    for polish_tasks in (14, 13):  # as many as there are, and one fewer
+        model.refit(tasks, themes=2, polish_tasks=polish_tasks, progress=False)
+        sizes = sorted(int(task.sum()) for part in seen[-1].tasks for task in part.mask)
+        given = sorted(map(len, tasks))
+        assert len(sizes) == polish_tasks
+        assert not Counter(sizes) - Counter(given)
+    model.refit(tasks, themes=2, polish_tasks=0, progress=False)
+    assert len(torch.cat([part.mask.any(dim=1) for part in seen[-1].tasks])) == 14
 
 
 def test_refit_keeps_the_encoder_to_the_bit_and_is_saved_like_any_model(model: tt.PTM, data: tt.Dataset, tmp_path: Path) -> None:

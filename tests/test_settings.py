@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tasktheme as tt
@@ -89,3 +90,9 @@ def test_settings_survive_json() -> None:
 
     settings = tt.Settings(ways=(3, 9), filters=(4, 8), covariance="diagonal")
     assert tt.Settings().changed(json.loads(json.dumps(settings.as_dict()))) == settings
+
+
+def test_whole_numbers_of_numpy_are_numbers() -> None:
+    found = tt.Settings(ways=np.int64(7), filters=(np.int64(4), 8), themes=np.int64(3))  # type: ignore[arg-type]
+    assert found == tt.Settings(ways=(7, 7), filters=(4, 8), themes=3)
+    assert {type(value) for value in (*found.ways, *found.filters, found.themes)} == {int}

@@ -81,6 +81,8 @@ class PTM:
         self.history: list[dict[str, float]] = []
         self.trained_on: dict[str, Any] = {}
         self._fitted: Fitted | None = None
+        self._asked: Settings | None = None  # of the last fit, which another begins with again
+        self._found: Settings | None = None
 
     def __repr__(self) -> str:
         state, about = "not fitted", self.trained_on
@@ -115,7 +117,7 @@ class PTM:
         """
         dataset = as_dataset(data)
         tasks, file = check_run(tasks, checkpoint, resume=resume, every=checkpoint_every)
-        settings = self.settings
+        settings = self.settings if self._asked is None or self.settings is not self._found else self._asked
         if settings.classification_weight > 0.0 and dataset.unlabelled:
             raise SettingsError("unlabelled tasks cannot train a classification loss: set classification_weight = 0")
         if settings.validation_responsibilities == "reused" and dataset.unlabelled and dataset.counts.min() < 2:
@@ -136,7 +138,8 @@ class PTM:
         compiled = is_compiled(compiled, self.device, tasks)
         trainer = Trainer(settings, networks, dataset, steps, self.device, compiled, float(checkpoint_every))
         run_resumably(trainer, file, save=save_training, load=resume_training, progress=progress)
-        self.settings = trainer.settings  # with the number of themes that there are now
+        self._asked, self._found = trainer.asked, trainer.settings  # which has the number of themes that there are now
+        self.settings = self._found
         self.history = trainer.history
         self.trained_on = {"data": dataset.name, "tasks": steps * settings.batch_tasks}
         if trainer.choice is not None:
@@ -147,7 +150,8 @@ class PTM:
     def refit(self, data: TaskData, *, progress: bool = True, **changes: Any) -> PTM:
         """Another model with the same encoder and new themes, by full EM on tasks of ``data``: no training, no labels.
 
-        Episodes and arrays are the very tasks; from a labelled data set tasks are drawn.
+        Episodes and arrays are the very tasks (where they are more than ``polish_tasks``, as many of them, at random); from a
+        labelled data set tasks are drawn.
         ``changes`` are settings that concern themes or tasks: ``themes=32``, ``themes="auto"``, ``covariance="diagonal"``, ...
         """
         networks = self._require_fitted().networks
@@ -231,11 +235,11 @@ class PTM:
 
         ``bound`` is the sum of the terms at weight 1. The names are those of ``history``; ``ln_p_x`` and ``entropy_u`` are
         missing where there is no decoder, ``ln_p_y`` and ``accuracy``, which are no part of the sum, without a
-        classification loss. ``ln_p_x`` takes one draw of u for each point, by the seed. Needs two points of a class.
+        classification loss. ``ln_p_x`` takes one draw of u for each point, by the seed. Needs two points of each class.
         """
         fitted = self._require_fitted()
         ways = tasks.classes.shape[1]
-        if tasks.batch.rows.shape[1] < 2 * ways:
+        if tasks.fewest_shots() < 2:
             raise DataError("the held-out bound needs tasks of at least two data points of each class: ask for more shots")
         self._check_points(tasks.dataset, fitted.networks)
         data = tasks.dataset.tensor.to(self.device)

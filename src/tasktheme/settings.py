@@ -58,7 +58,7 @@ class Settings(CheckedSettings):
 
     # the model
     themes: int = 8
-    """K, the number of task-themes; "auto" sets choose_themes."""
+    """K, the number of task-themes; "auto" sets choose_themes, a number in its place unsets it."""
     choose_themes: bool = False
     """Choose K after training by the held-out bound; the encoder trains with ``themes``."""
     latent_dim: int = 64
@@ -149,6 +149,10 @@ class Settings(CheckedSettings):
     """Seed of everything random."""
 
     def __post_init__(self) -> None:
+        given: object = self.themes
+        if given == "auto":
+            object.__setattr__(self, "themes", Settings.themes)
+            object.__setattr__(self, "choose_themes", True)
         super().__post_init__()
         for name in ("themes", "latent_dim", "e_step_iterations", "embed_iterations", "batch_tasks", "t_shots", "v_shots"):
             self._require(name, getattr(self, name) >= 1, "at least 1")
@@ -176,8 +180,10 @@ class Settings(CheckedSettings):
             raise SettingsError("responsibilities reused row by row need equal halves: set t_shots = v_shots")
 
     def _spelt_out(self, changes: Mapping[str, Any]) -> Mapping[str, Any]:
-        if changes.get("themes") != "auto":
+        if "themes" not in changes:
             return changes
+        if changes["themes"] != "auto":  # a number is no choice, unless both are given
+            return {"choose_themes": False, **changes}
         return {name: value for name, value in changes.items() if name != "themes"} | {"choose_themes": True}
 
     @classmethod
@@ -234,22 +240,21 @@ def _checked(name: str, value: Any, kind: Any) -> Any:
         raise SettingsError(f"setting {name!r} must be one of {', '.join(get_args(kind))}, got {reprlib.repr(value)}{hint}")
     if get_origin(kind) is tuple:
         pair = name == "ways"
-        if pair and isinstance(value, int) and not isinstance(value, bool):
-            value = (value, value)
-        if (
-            isinstance(value, list | tuple)
-            and all(type(v) is int and abs(v) <= _LARGEST_WHOLE for v in value)
-            and (len(value) == 2 or not pair)
-        ):
-            return tuple(value)
+        values = (value, value) if pair and _is_whole(value) else value
+        if isinstance(values, list | tuple) and all(map(_is_whole, values)) and (len(values) == 2 or not pair):
+            return tuple(map(int, values))
         raise SettingsError(f"setting {name!r} must be {'two' if pair else 'a list of'} whole numbers, got {reprlib.repr(value)}")
     if kind is bool and isinstance(value, bool):
         return value
-    if kind is int and isinstance(value, Integral) and not isinstance(value, bool) and abs(int(value)) <= _LARGEST_WHOLE:
+    if kind is int and _is_whole(value):
         return int(value)
     if kind is float and isinstance(value, Real) and not isinstance(value, bool) and _is_finite(value):
         return float(value)
     raise SettingsError(f"setting {name!r} must be {_KIND_WORDS[kind]}, got {reprlib.repr(value)}")
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and abs(int(value)) <= _LARGEST_WHOLE
 
 
 def _is_finite(value: Any) -> bool:

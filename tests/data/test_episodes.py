@@ -200,6 +200,20 @@ def test_episodes_slice_and_come_in_batches() -> None:
     assert torch.equal(make().episodes(ways=(2, 4), shots=3, n=4, seed=2).batch.rows, episodes[:4].batch.rows)
 
 
+def test_episodes_are_indexed_like_an_array() -> None:
+    episodes = make().episodes(ways=(2, 4), shots=3, n=5, seed=2)
+    assert [task.class_names() for task in episodes] == [[names] for names in episodes.class_names()]
+    for which in (3, -2, np.int64(3)):
+        assert torch.equal(episodes[which].batch.rows, episodes.batch.rows[3:4])
+    for which in ([4, 0], np.array([4, 0]), -np.arange(1, 6)[::4]):
+        assert len(episodes[which]) == 2
+    assert torch.equal(episodes[[4, 0]].batch.rows, episodes.batch.rows[[4, 0]])
+    assert torch.equal(episodes[np.arange(5) > 2].classes, episodes.classes[3:])
+    for outside in (5, -6):
+        with pytest.raises(IndexError):
+            episodes[outside]
+
+
 def test_class_names_and_groups() -> None:
     data = make((2, 3))
     episodes = data.episodes(ways=2, shots=1, n=30)

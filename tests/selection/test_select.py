@@ -12,6 +12,7 @@ from tasktheme.errors import DataError, SettingsError
 from tasktheme.selection.base import Now, Tasks
 from tasktheme.selection.build import POLICIES, build_policy
 from tasktheme.selection.diverse import mixture_distances
+from tasktheme.selection.ptm import PTMPolicy
 from tasktheme.selection.worst_case import learner_losses
 
 PRIOR = np.full(4, 1.1)
@@ -83,6 +84,17 @@ def test_what_was_picked_before_is_not_picked_again() -> None:
     images = Tasks(torch.arange(30), gamma=torch.tensor(pool.concentration))
     first = tt.select(images, "diverse", 15).indices
     assert not set(first) & set(tt.select(images, "diverse", 15, recent=images[torch.from_numpy(first)]).indices)
+
+
+def test_a_policy_that_picks_at_once_does_not_repeat_recent_picks_either() -> None:
+    class Remembering(PTMPolicy):
+        memory = 5
+
+    pool = task_set(30)
+    first = tt.select(pool, Remembering(), 10).indices
+    after = tt.select(pool, Remembering(), 20, recent=pool[first]).indices
+    assert sorted([*first, *after]) == list(range(30))
+    assert list(after[:5]) == list(tt.select(pool, "ptm", 15).indices[10:])
 
 
 def test_random_picks_differ_by_step_and_repeat() -> None:

@@ -170,6 +170,36 @@ def test_parameters_are_checked(gamma: np.ndarray, expected: str) -> None:
         tt.TaskSet(np.ones((1, 2)), np.ones(2, dtype=np.int64), np.ones(1, dtype=np.bool_))
 
 
+def test_numbers_of_any_kind_count_as_float64() -> None:
+    gamma = np.array([[3.0, 1.5, 0.25], [1.0, 2.0, 8.0], [2.0, 2.0, 2.0]])
+    wanted = tt.TaskSet(gamma, np.full(3, 4), np.ones(3, dtype=np.bool_), prior=np.full(3, 0.5))
+    others = [
+        tt.TaskSet(gamma.astype(np.float32), np.full(3, 4, dtype=np.int32), np.ones(3, dtype=np.bool_)),
+        tt.TaskSet(gamma.tolist(), [4, 4, 4], [True, True, True], prior=[0.5, 0.5, 0.5]),  # type: ignore[arg-type]
+    ]
+    for found in others:
+        assert np.array_equal(found.kl(wanted), wanted.kl(wanted))
+        assert np.array_equal(found.entropy(), wanted.entropy())
+        assert (found.sizes.dtype, found.converged.dtype) == (np.int64, np.bool_)
+    whole = tt.TaskSet(np.array([[1, 2], [3, 4]]), np.ones(2, dtype=np.int64), np.ones(2, dtype=np.bool_))
+    assert np.allclose(whole.entropy(), [stats.dirichlet(row).entropy() for row in ([1, 2], [3, 4])], rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("concentration", [[1.0], [2.0, 3.0]], "concentration must be an array of numbers, got"),
+        ("concentration", [["a", "b"]], "concentration must be an array of numbers, got"),
+        ("sizes", [1.5], "sizes must be an array of whole numbers"),
+        ("converged", ["yes"], "converged must be an array of true or false"),
+    ],
+)
+def test_other_things_than_numbers_are_one_line(name: str, value: object, said: str) -> None:
+    whole = {"concentration": np.ones((1, 2)), "sizes": np.ones(1, dtype=np.int64), "converged": np.ones(1, dtype=np.bool_)}
+    with pytest.raises(DataError, match=said):
+        tt.TaskSet(**(whole | {name: value}))  # type: ignore[arg-type]
+
+
 def test_pandas_gets_a_row_for_each_task() -> None:
     tasks = make()
     frame = tasks.to_pandas()

@@ -103,7 +103,7 @@ def test_a_stop_in_the_final_em_says_so_and_resumes_to_the_same_bits(tmp_path: P
             yield themes
 
     monkeypatch.setattr(loop, "polish", interrupt)
-    with pytest.raises(Interrupted, match=r"after 48 of 48 tasks.*resume"):
+    with pytest.raises(Interrupted, match=r"the final EM was interrupted after 1 of 3 sweeps.*resume"):
         tt.PTM(settings=SMALL).fit(data, tasks=48, progress=False, checkpoint=file)
     monkeypatch.undo()
     again = tt.PTM(settings=SMALL).fit(data, tasks=48, progress=False, checkpoint=file, resume=True)
@@ -171,7 +171,13 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "state"
     save_training(trainer(), file)
     shifted = tt.Dataset.from_arrays(255 - small_images().x, np.arange(80) // 10, np.arange(80) // 40, name="small")
-    for other in (trainer(steps=13), trainer(settings=SMALL.changed({"themes": 4})), trainer(data=shifted)):
+    regrouped = tt.Dataset.from_arrays(small_images().x, np.arange(80) // 10, np.arange(80) // 20, name="small")
+    for other in (
+        trainer(steps=13),
+        trainer(settings=SMALL.changed({"themes": 4})),
+        trainer(data=shifted),
+        trainer(SMALL.changed({"ways": (2, 2)}), regrouped),
+    ):
         with pytest.raises(ModelFileError, match="other settings, tasks or data"):
             resume_training(other, file)
 

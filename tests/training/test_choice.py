@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -186,6 +188,30 @@ def test_the_number_is_chosen_without_a_final_em_too(changes: dict[str, int]) ->
 
 def test_auto_in_every_spelling() -> None:
     assert tt.PTM("auto").settings.choose_themes
-    assert tt.Settings().changed({"themes": "auto"}) == tt.Settings(choose_themes=True)
-    assert tt.Settings().changed({"themes": 16}).choose_themes is False
+    auto = tt.Settings().changed({"themes": "auto"})
+    assert auto == tt.Settings(choose_themes=True) == tt.Settings(themes="auto")  # type: ignore[arg-type]
+    assert auto.changed({"themes": 16}) == tt.PTM(16, settings=auto).settings == tt.Settings(themes=16)
+    assert auto.changed({"themes": 16, "choose_themes": True}).choose_themes
+    assert auto.changed({"seed": 1}).choose_themes
     assert isinstance(smallest_good({2: np.zeros(2)}), Choice)
+
+
+def test_a_second_fit_chooses_again(tmp_path: Path) -> None:
+    model, data = tt.PTM("auto", settings=SMALL, device="cpu"), planted(4, 60, seed=0)
+    file = tmp_path / "state"
+    first = model.fit(data, tasks=20, progress=False, checkpoint=file).themes.mu
+    assert model.settings.themes == 4 != SMALL.themes
+    assert torch.equal(model.fit(data, tasks=20, progress=False).themes.mu, first)
+    assert torch.equal(model.fit(data, tasks=20, progress=False, checkpoint=file, resume=True).themes.mu, first)
+    model.settings = SMALL
+    assert len(model.fit(data, tasks=20, progress=False).themes.alpha) == SMALL.themes
+
+
+def test_of_many_unlabelled_tasks_some_of_all_kinds_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "_TASKS", 30)
+    settings = SMALL.changed({"themes": "auto"})
+    kinds = tt.Dataset.from_tasks([np.full((6, 3), float(i // 30)) for i in range(90)])  # in the order of their kind
+    fitted, held_out = embedded_parts(settings, Networks(settings, (3,), CPU).encoder, kinds, kinds.tensor, (3, 3))
+    for part in (fitted, held_out.halves):
+        assert len(torch.unique(part.m[:, 0])) == 3
+    assert len(held_out.group) + sum(len(tasks.mask) for tasks in fitted.tasks) == 30

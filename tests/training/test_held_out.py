@@ -34,6 +34,14 @@ def test_halves_are_disjoint_and_alike() -> None:
             assert counts[0] - counts[1] in (0, 1)
 
 
+def test_a_class_of_one_point_has_no_second_half(model: tt.PTM) -> None:
+    tasks = small_images().episodes(ways=2, shots=(1, 6), n=20, seed=1)
+    with pytest.raises(DataError, match="at least two data points of each class"):
+        model.held_out_bound(tasks)
+    assert tt.evaluate(model, small_images(), n=20, ways=2, shots=(1, 6)).bound is None
+    assert tt.evaluate(model, small_images(), n=20, ways=2, shots=(2, 6)).bound is not None
+
+
 def test_bound_is_the_sum_of_its_terms_whatever_is_measured_together(model: tt.PTM, monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = small_images().episodes(ways=3, shots=6, n=7, seed=1)
     found = model.held_out_bound(tasks, seed=5)

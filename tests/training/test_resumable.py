@@ -154,6 +154,6 @@ def test_a_second_ctrl_c_tells_where_the_state_before_is(tmp_path: Path) -> None
     def press() -> None:
         raise KeyboardInterrupt
 
-    with pytest.raises(Interrupted, match=r"interrupted inside a step; the last good state is in '.*state': fit again with resume"):
+    with pytest.raises(Interrupted, match=r"inside a step; the last good state is in '.*state': fit again with resume"):
         count(tmp_path / "state", plan={4: press})
     assert read_checkpoint(tmp_path / "state")[1]["step"] == 3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +39,7 @@ class EpisodeBatch:
     labels: Int64[Tensor, "T N"]
     mask: Bool[Tensor, "T N"]
 
-    def __getitem__(self, part: slice) -> EpisodeBatch:
+    def __getitem__(self, part: slice | Int64[Tensor, " t"]) -> EpisodeBatch:
         """Some of the tasks."""
         return EpisodeBatch(self.rows[part], self.labels[part], self.mask[part])
 
@@ -165,15 +165,20 @@ class Episodes:
     def __len__(self) -> int:
         return len(self.classes)
 
-    def __getitem__(self, part: int | slice) -> Episodes:
-        if isinstance(part, int):
-            part = slice(part, part + 1 or None)
-        return Episodes(self.dataset, self.batch[part], self.classes[part], self.class_mask[part])
+    def __getitem__(self, part: int | np.integer | slice | Sequence[int] | npt.NDArray[Any]) -> Episodes:
+        """Some of the tasks, by slice, indices or a boolean mask; one index gives a list of one task."""
+        rows = part if isinstance(part, slice) else torch.from_numpy(np.atleast_1d(np.arange(len(self))[part]))
+        return Episodes(self.dataset, self.batch[rows], self.classes[rows], self.class_mask[rows])
 
     def batches(self, size: int) -> Iterator[EpisodeBatch]:
         """The tasks in order, ``size`` at a time."""
         for start in range(0, len(self), size):
             yield self[start : start + size].batch
+
+    def fewest_shots(self) -> int:
+        """Data points of the smallest class of any task."""
+        points = self.batch.mask.unflatten(1, (self.classes.shape[1], -1)).sum(dim=-1)
+        return int(points[self.class_mask].min())
 
     def class_names(self) -> list[list[str]]:
         """Names of each task's classes."""
@@ -259,12 +264,15 @@ def _is_whole(value: object) -> bool:
     return isinstance(value, int | np.integer)
 
 
-def whole_tasks(dataset: Dataset, *, points: int) -> Iterator[tuple[npt.NDArray[np.int64], EpisodeBatch]]:
-    """All unlabelled tasks with all their data points, in batches of about ``points``, with the tasks' places.
+def whole_tasks(
+    dataset: Dataset, *, points: int, of: npt.NDArray[np.int64] | None = None
+) -> Iterator[tuple[npt.NDArray[np.int64], EpisodeBatch]]:
+    """Unlabelled tasks, all or those ``of`` some places, with all their data points: batches of about ``points``, and places.
 
     They come in order of size, so that little is padded.
     """
-    order = np.argsort(dataset.counts, kind="stable")
+    places = np.arange(len(dataset.counts)) if of is None else of
+    order = places[np.argsort(dataset.counts[places], kind="stable")]
     start = 0
     while start < len(order):
         sizes = dataset.counts[order[start:]]

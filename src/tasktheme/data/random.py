@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
@@ -83,3 +85,8 @@ def random_normal(seed: int, stream: int, *counters: Int64[Tensor, "..."]) -> Fl
     radius = (-2.0 * (((bits >> 32).float() + 0.5) * 2.0**-31).log()).sqrt()
     angle = (bits & 0x7FFFFFFF).float() * (2.0 * math.pi * 2.0**-31)
     return radius * angle.cos()
+
+
+def random_places(seed: int, given: int, count: int) -> npt.NDArray[np.int64]:
+    """``count`` of so many ``given`` places, in order; all where there are no more."""
+    return np.sort(np.random.default_rng(seed).permutation(given)[:count])

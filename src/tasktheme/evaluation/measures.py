@@ -150,8 +150,7 @@ def evaluate_tasks(
     accuracy = prototype_accuracy(points, episodes.batch.labels, mask, seed=seed).numpy()
     entropy = tasks.entropy()
     has_queries = bool(np.isfinite(accuracy).all()) and episodes.classes.shape[1] > 1  # one class is always right
-    two_shots = episodes.batch.rows.shape[1] >= 2 * episodes.classes.shape[1]
-    bound = model.held_out_bound(episodes, seed=seed, progress=progress) if two_shots else None
+    bound = model.held_out_bound(episodes, seed=seed, progress=progress) if episodes.fewest_shots() >= 2 else None
     share = tasks.mean_mixture().mean(axis=0)
     own = found.pop("kl")
     return Evaluation(

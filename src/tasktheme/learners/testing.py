@@ -44,9 +44,9 @@ def listed_classes(dataset: Dataset, settings: LearnerSettings, tasks: int | str
     """The classes of the tasks that a user asked for: "all" of them, or a number of random ones."""
     if tasks == "all":
         return all_classes(dataset, settings.ways, within_group=settings.within_group)
-    if not isinstance(tasks, int) or isinstance(tasks, bool) or tasks < 1:
+    if not isinstance(tasks, int | np.integer) or isinstance(tasks, bool) or tasks < 1:
         raise DataError(f"tasks must be 'all' or a whole number of at least 1, got {tasks!r}")
-    return random_classes(dataset, settings, tasks, seed=seed)
+    return random_classes(dataset, settings, int(tasks), seed=seed)
 
 
 def task_accuracies(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -100,8 +99,8 @@ def select(
         assert described is not None
         remembered = chosen.enter(last).kept[-chosen.memory :] if last is not None and chosen.memory else described.kept[:0]
         now = Now(seed, step, network, remembered, looked=lambda tasks: advance(tasks, ""))
-        pick = partial(_greedily, left=torch.from_numpy(left)) if chosen.greedy else _at_once
-        picks = pick(chosen, described, aimed, now, k)
+        pick = _greedily if chosen.greedy else _at_once
+        picks = pick(chosen, described, aimed, now, k, torch.from_numpy(left).to(described.kept.device))
     indices, scores, reasons = zip(*picks, strict=True)
     return Selection(np.array(indices, dtype=np.int64), np.array(scores, dtype=np.float64), reasons, size)
 
@@ -133,18 +132,17 @@ def _enter(policy: Policy, tasks: Tasks, slow: bool, advance: Advance) -> Pool:
     return Pool(tasks, torch.cat(kept))
 
 
-def _at_once(policy: Policy, pool: Pool, targets: Pool | None, now: Now, k: int) -> list[tuple[int, float, str]]:
+def _at_once(policy: Policy, pool: Pool, targets: Pool | None, now: Now, k: int, left: Tensor) -> list[tuple[int, float, str]]:
+    """The best of those that are ``left``."""
     scores = policy.scores(pool, targets, now)
-    order = scores.argsort(descending=True, stable=True)[:k].tolist()
+    order = torch.where(left, scores, -torch.inf).argsort(descending=True, stable=True)[:k].tolist()
     return [(row, float(scores[row]), policy.reason(pool, targets, now, scores, row)) for row in order]
 
 
-def _greedily(
-    policy: Policy, pool: Pool, targets: Pool | None, now: Now, k: int, *, left: Tensor
-) -> list[tuple[int, float, str]]:
+def _greedily(policy: Policy, pool: Pool, targets: Pool | None, now: Now, k: int, left: Tensor) -> list[tuple[int, float, str]]:
     """One pick after another of those that are ``left``, each remembered by the next."""
     picks: list[tuple[int, float, str]] = []
-    left = left.to(pool.kept.device, copy=True)
+    left = left.clone()
     for _ in range(k):
         scores = policy.scores(pool, targets, now)
         row = int(torch.where(left, scores, -torch.inf).argmax())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _SMALLEST, _LARGEST = 1e-12, 1e15  # of gamma: beyond, digamma and its products leave the floats that a search uses
+_KINDS = {
+    "concentration": (np.float64, "fiu"),
+    "prior": (np.float64, "fiu"),
+    "sizes": (np.int64, "iu"),
+    "converged": (np.bool_, "b"),
+}
 _OWN_COLUMNS = ("concentration", "size", "converged", "tasktheme")
 
 
@@ -51,6 +58,9 @@ class TaskSet:
     prior: Floats | None = None
 
     def __post_init__(self) -> None:
+        for name in ("concentration", "sizes", "converged", "prior"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, _array(name, getattr(self, name)))
         if self.concentration.ndim != 2 or self.concentration.shape[1] < 1:
             raise DataError(f"concentration must be (tasks, themes) numbers, got shape {self.concentration.shape}")
         for what, gamma in (("concentration", self.concentration), ("prior", self.prior)):
@@ -79,7 +89,7 @@ class TaskSet:
     def __repr__(self) -> str:
         return f"TaskSet({len(self):,} tasks, {self.concentration.shape[1]} themes, columns {list(self.columns)})"
 
-    def __getitem__(self, which: int | slice | Sequence[int] | npt.NDArray[Any]) -> TaskSet:
+    def __getitem__(self, which: int | np.integer | slice | Sequence[int] | npt.NDArray[Any]) -> TaskSet:
         """Some of the tasks, by slice, indices or a boolean mask; one index gives a set of one task."""
         rows = np.atleast_1d(np.arange(len(self))[which])
         return dataclasses.replace(
@@ -258,3 +268,16 @@ class TaskSet:
         """DataError where the two cannot be compared."""
         if self.fingerprint != other.fingerprint or self.concentration.shape[1] != other.concentration.shape[1]:
             raise DataError("the two task sets come from different models and cannot be compared: embed both with one model")
+
+
+def _array(name: str, values: Any) -> npt.NDArray[Any]:
+    """Values as numbers of the one kind that all else computes with."""
+    kind, taken = _KINDS[name]
+    try:
+        found = np.asarray(values)
+    except ValueError:  # rows of different lengths
+        found = np.array("")
+    if found.size and found.dtype.kind not in taken:
+        wanted = {"fiu": "numbers", "iu": "whole numbers", "b": "true or false"}[taken]
+        raise DataError(f"{name} must be an array of {wanted}, got {reprlib.repr(values)}")
+    return found.astype(kind, copy=False)

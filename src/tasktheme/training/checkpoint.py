@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -64,7 +65,7 @@ def resume_training(trainer: Trainer, path: Path) -> None:
         info[name] for name in ("step", "sweeps", "finished", "history")
     )
     trainer.choice = None if info["choice"] is None else Choice(**info["choice"])
-    trainer.settings = trainer.asked.changed({"themes": len(trainer.themes.alpha)})
+    trainer.settings = dataclasses.replace(trainer.asked, themes=len(trainer.themes.alpha))
     if trainer.optimiser is not None:
         load_optimiser(trainer.optimiser, tensors)
 
@@ -96,7 +97,7 @@ def _identity(trainer: Trainer) -> dict[str, Any]:
 
 def data_identity(dataset: Dataset) -> dict[str, Any]:
     """What tells one data set from another."""
-    digest = hashlib.sha256(dataset.counts.tobytes())
+    digest = hashlib.sha256(dataset.counts.tobytes() + dataset.class_group.tobytes() + bytes([dataset.unlabelled]))
     every = max(1, len(dataset.x) // _POINTS_HASHED)
     digest.update(np.ascontiguousarray(dataset.x[::every]).tobytes())
     return {"data": dataset.name, "shape": list(dataset.x.shape), "sha256": digest.hexdigest()}

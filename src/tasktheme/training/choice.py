@@ -15,6 +15,7 @@ from torch import Tensor
 from tasktheme import distributed
 from tasktheme.data.dataset import Dataset
 from tasktheme.data.episodes import EpisodeBatch, EpisodeSampler
+from tasktheme.data.random import random_places
 from tasktheme.errors import DataError, TrainingError
 from tasktheme.model.bound import lda_bound
 from tasktheme.model.e_step import e_step, responsibilities
@@ -99,16 +100,19 @@ def embedded_parts(
 ) -> tuple[TaskPoints, HeldOutTasks]:
     """Tasks of the training data for fitting themes, and tasks of other groups for scoring them."""
     divided, held = held_out_groups(settings, dataset)
+    number, tasks = _TASKS, None
+    if dataset.unlabelled:  # each once, some of them where there are many
+        tasks = random_places(settings.seed, len(dataset.counts), _TASKS)[:, None]
+        number = len(tasks)
     sampler = EpisodeSampler(
         divided,
         ways=None if dataset.unlabelled else settings.ways,
-        tasks=np.arange(len(dataset.counts))[:, None] if dataset.unlabelled else None,  # each once
+        tasks=tasks,
         shots=sum(halves),
         seed=settings.seed,
         allow_fewer=dataset.unlabelled,
         device=data.device,
     )
-    number = min(_TASKS, len(dataset.counts)) if dataset.unlabelled else _TASKS
     group_of_class = torch.from_numpy(divided.class_group).to(data.device)
     fitted: list[EpisodeBatch] = []
     scored: list[EpisodeBatch] = []
@@ -146,7 +150,7 @@ def choose_themes(
     scores: dict[int, npt.NDArray[np.float64]] = {}
     for themes in ladder:
         try:
-            found = start_themes(settings.changed({"themes": themes}), fitted, sweeps=_SWEEPS, starts=_STARTS)
+            found = start_themes(dataclasses.replace(settings, themes=themes), fitted, sweeps=_SWEEPS, starts=_STARTS)
         except DataError:  # fewer data points than themes
             break
         score = held_out_bound(settings, found, held_out.halves).double().cpu().numpy()

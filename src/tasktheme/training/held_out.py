@@ -18,7 +18,7 @@ _NOISE = 3000  # stream of the reparameterisation noise, apart from that of the 
 def halves(batch: EpisodeBatch, ways: int) -> tuple[EpisodeBatch, EpisodeBatch]:
     """The t and v halves of tasks whose ``ways`` classes follow each other: of each class every other data point.
 
-    Both are of one size; of an odd number the last point is left out.
+    A class has as many in both, or one more in t; of the largest classes, where their number is odd, the last is left out.
     """
     parts = [part.unflatten(1, (ways, -1)) for part in (batch.rows, batch.labels, batch.mask)]
     even = parts[0].shape[-1] // 2 * 2

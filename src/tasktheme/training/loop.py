@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +14,7 @@ from torch import Tensor, nn
 from tasktheme import distributed
 from tasktheme.data.dataset import Dataset
 from tasktheme.data.episodes import EpisodeBatch, EpisodeSampler, whole_tasks
-from tasktheme.data.random import random_normal
+from tasktheme.data.random import random_normal, random_places
 from tasktheme.errors import Interrupted, TrainingError
 from tasktheme.model.initialise import normal_moments, random_moments
 from tasktheme.model.m_step import online_parameters, online_statistics, pooled, pooled_over_tasks, update_alpha
@@ -156,7 +155,8 @@ class Trainer:
                 advance((self.step - shown_step) * self.settings.batch_tasks, note)
                 shown, shown_step = now, self.step
             if stop:
-                self._interrupt()
+                done, total = (steps * self.settings.batch_tasks for steps in (self.step, self.steps))
+                raise Interrupted(f"training was interrupted after {done:,} of {total:,} tasks")
 
     def _tend_themes(self, *, revived: bool) -> float:
         """The number of unused themes, which are then ``revived``, in place: outside the recorded step, which goes on with them.
@@ -170,10 +170,6 @@ class Trainer:
             moments = revive(self.themes.moments, covariance=self.settings.covariance)
             self.themes.assign(Themes.build(self.themes.alpha, moments, floor=self.settings.covariance_floor))
         return float(found)
-
-    def _interrupt(self) -> NoReturn:
-        done, total = (steps * self.settings.batch_tasks for steps in (self.step, self.steps))
-        raise Interrupted(f"training was interrupted after {done:,} of {total:,} tasks")
 
     def train_step(self) -> None:
         """One mini-batch; where torch fails to compile it, which it finds before anything changed, by its plain operations."""
@@ -263,8 +259,13 @@ class Trainer:
                 random_moments(settings.themes, self.dim, covariance=settings.covariance, generator=generator)
             )
             return
-        embedded = self._embedded_tasks(max(1, _INITIAL_POINTS // (settings.ways[1] * (settings.t_shots + settings.v_shots))))
-        self._start_themes(embedded)
+        self._start_themes(self._embedded_tasks(self._first_tasks, cut=True))
+
+    @property
+    def _first_tasks(self) -> int:
+        """How many tasks themes start from."""
+        settings = self.settings
+        return max(1, _INITIAL_POINTS // (settings.ways[1] * (settings.t_shots + settings.v_shots)))
 
     def _start_themes(self, embedded: TaskPoints) -> None:
         self.themes = start_themes(self.settings, embedded, sweeps=_INITIAL_SWEEPS)
@@ -276,13 +277,17 @@ class Trainer:
         found = Moments(*(part.to(self.device) for part in (found.n, found.mu, found.Sigma)))
         return Themes.build(torch.full_like(found.n, settings.concentration), found, floor=settings.covariance_floor)
 
-    def _embedded_tasks(self, count: int) -> TaskPoints:
+    def _embedded_tasks(self, count: int, *, cut: bool = False) -> TaskPoints:
         """The first ``count`` training tasks, both halves together, through the encoder as it is now.
 
-        Of unlabelled tasks, where there are no more than ``count``, all with all their data points: exact EM.
+        Unlabelled tasks come once each, with all their data points: exact EM where there are no more than ``count``. Where
+        there are more they may be ``cut``: come as in training.
         """
-        if self.dataset.unlabelled and len(self.dataset.counts) <= count:
-            batches = [batch.to(self.device) for _, batch in whole_tasks(self.dataset, points=_POINTS_AT_ONCE)]
+        given = len(self.dataset.counts)
+        if self.dataset.unlabelled and not (cut and given > count):
+            some = random_places(self.settings.seed, given, count)
+            whole = whole_tasks(self.dataset, points=_POINTS_AT_ONCE, of=some)
+            batches = [batch.to(self.device) for _, batch in whole]
         else:
             batches = [self.sampler.draw(task)[0] for task in torch.arange(count, device=self.device).split(100)]
         return embed_tasks(self.networks.encoder, self.data, batches)
@@ -298,7 +303,7 @@ class Trainer:
         polished = settings.polish_sweeps > 0 and settings.polish_tasks > 0
         from_tasks = polished and settings.polish_start == "tasks"
         if polished or settings.choose_themes or anew:
-            embedded = self._embedded_tasks(settings.polish_tasks or _CHECKED_TASKS)
+            embedded = self._embedded_tasks(settings.polish_tasks or self._first_tasks)
             if settings.choose_themes and self.choice is None:
                 self._choose_themes(embedded, stopping, progress=progress)
             elif anew and not from_tasks:
@@ -325,10 +330,10 @@ class Trainer:
             def next_size(steps: int, note: str) -> None:
                 advance(steps, note)
                 if distributed.anywhere(stopping())[0]:
-                    self._interrupt()
+                    raise Interrupted("the choice of the number of themes was interrupted")
 
             self.choice = choose_themes(self.settings, *parts, advance=next_size)
-        self.settings = self.settings.changed({"themes": self.choice.themes})
+        self.settings = replace(self.settings, themes=self.choice.themes)
         self._start_themes(embedded)
 
     def _polish(
@@ -353,13 +358,13 @@ class Trainer:
                     checkpoint()
                     saved = now
                 if stop:
-                    self._interrupt()
+                    raise Interrupted(f"the final EM was interrupted after {self.sweeps} of {total} sweeps")
         lost = unused(self.themes.share)
         if settings.unused_themes == "revive" and bool(lost.any()):
             warn_of_dropped(lost)
             kept = self.themes.select(~lost, floor=settings.covariance_floor)
             self.themes = em_sweep(settings, kept, embedded, prior=settings.covariance_prior)
-            self.settings = settings.changed({"themes": len(self.themes.alpha)})
+            self.settings = replace(settings, themes=len(self.themes.alpha))
 
     def _means(self) -> dict[str, float]:
         """The means since the last row of the history; an error if anything in them is unsound."""
