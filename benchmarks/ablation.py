@@ -1,7 +1,7 @@
 """From the paper's literal recipe to the default, one change at a time, measured on the test groups of a data set.
 
     python benchmarks/ablation.py --tasks 20000 --seeds 0 1 2 [--only paper "group norm"] [--out ablation.json]
-    python benchmarks/ablation.py omniglot --tasks 100000
+    python benchmarks/ablation.py omniglot --tasks 100000 [--size 32]
 
 Prints a Markdown row as each training ends: the mean over seeds and, in brackets, the smallest and the largest.
 """
@@ -42,12 +42,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", nargs="?", default="glyphs")
     parser.add_argument("--tasks", type=int, default=20_000)
+    parser.add_argument("--size", type=int, default=64, help="side of the images in pixels")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--only", nargs="+", choices=list(CHANGES), default=list(CHANGES))
     parser.add_argument("--device", default="auto")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    data = tt.load_dataset(arguments.data)
+    data = tt.load_dataset(arguments.data, size=arguments.size)
     settings = tt.Settings.preset("paper")
     assert reduce(tt.Settings.changed, CHANGES.values(), settings) == tt.Settings(), "the last change must end at the default"
     rows = []
@@ -68,7 +69,7 @@ def main() -> None:
         rows.append({"recipe": name, "seconds": seconds, "failed": failed, "results": [r.as_dict() for r in results]})
         print(markdown_row(name, results, failed, seconds), flush=True)
         if arguments.out:
-            about = {"data": arguments.data, "tasks": arguments.tasks, "seeds": arguments.seeds}
+            about = {"data": arguments.data, "size": arguments.size, "tasks": arguments.tasks, "seeds": arguments.seeds}
             arguments.out.write_text(json.dumps(about | {"rows": rows}, indent=1))
 
 
