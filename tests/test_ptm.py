@@ -440,6 +440,18 @@ def test_refit_to_episodes_is_one_to_their_very_data_points(model: tt.PTM, data:
     assert ours.trained_on["themes_refitted_to"] == data.name
 
 
+def test_any_setting_by_its_name() -> None:
+    model = tt.PTM(4, settings=SMALL, batch_tasks=2, filters=[4])
+    assert model.settings == SMALL.changed({"themes": 4, "batch_tasks": 2, "filters": (4,)})
+    with pytest.raises(SettingsError, match="unknown setting 'theme'; did you mean 'themes'"):
+        tt.PTM(theme=4)
+
+
+def test_vectors_show_their_own_dimension() -> None:
+    model = tt.PTM(settings=SMALL, latent_dim=9).fit(small_vectors(), tasks=8, progress=False)
+    assert repr(model).startswith("PTM(themes=3, latent_dim=6, fitted on 8 tasks")
+
+
 def test_refit_to_many_tasks_takes_some_of_them_whole(model: tt.PTM, data: tt.Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[TaskPoints] = []
 

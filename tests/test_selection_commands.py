@@ -128,7 +128,6 @@ def test_policies_that_look_at_images_draw_them_from_data(run, folder: Path, pol
         ("{data} --learner {run} --resized 3", "--resized: this goes with a file of tasks"),
         ("{data} --learner {run} --policy ptm -n 4 --held-out 0.5", "embed the tasks with a task model"),
         ("{pool} -k 31", "from 1 to 30"),
-        ("{pool} --policy random --targets {pool}", "'random' does not look at targets: leave targets out"),
         ("{pool} --recent {pool}", "'ptm' does not look at recent picks"),
         ("{pool} --out {pool}", "exists already"),
         ("{pool} --out picks.txt", "the ending must be one of"),

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,9 @@ import pytest
 
 import tasktheme as tt
 from tasktheme.errors import SettingsError, TaskThemeError
+from tasktheme.experiments.lifelong.settings import LifelongSettings
+from tasktheme.learners.build import LEARNERS
+from tasktheme.settings import CheckedSettings
 
 
 @pytest.mark.parametrize(
@@ -96,3 +100,10 @@ def test_whole_numbers_of_numpy_are_numbers() -> None:
     found = tt.Settings(ways=np.int64(7), filters=(np.int64(4), 8), themes=np.int64(3))  # type: ignore[arg-type]
     assert found == tt.Settings(ways=(7, 7), filters=(4, 8), themes=3)
     assert {type(value) for value in (*found.ways, *found.filters, found.themes)} == {int}
+
+
+@pytest.mark.parametrize("kind", [tt.Settings, LifelongSettings, *(learner.Settings for learner in LEARNERS.values())])
+def test_every_setting_has_a_meaning(kind: type[CheckedSettings]) -> None:
+    meanings = kind.meanings()
+    assert list(meanings) == [field.name for field in dataclasses.fields(kind)]
+    assert all(text.endswith(".") and "\n" not in text for text in meanings.values())

@@ -16,6 +16,7 @@ __all__ = [
     "MetaLearner",
     "Nearest",
     "Novelty",
+    "Policy",
     "Selection",
     "Settings",
     "TaskSet",
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from tasktheme.evaluation import Evaluation, evaluate
     from tasktheme.learners.meta import MetaLearner
     from tasktheme.ptm import PTM
+    from tasktheme.selection.base import Policy
     from tasktheme.selection.draw import draw_tasks
     from tasktheme.selection.select import Selection, select
     from tasktheme.settings import Settings
@@ -51,6 +53,7 @@ else:
         "MetaLearner": "learners.meta",
         "Nearest": "tasks.search",
         "Novelty": "tasks.novelty",
+        "Policy": "selection.base",
         "Selection": "selection.select",
         "Settings": "settings",
         "TaskSet": "tasks.taskset",

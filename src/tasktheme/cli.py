@@ -31,6 +31,7 @@ from tasktheme.options import (
 from tasktheme.plot_commands import plot_app
 from tasktheme.reproduce_commands import reproduce
 from tasktheme.selection_commands import select
+from tasktheme.settings_commands import settings
 from tasktheme.task_commands import distances, nearest, novelty, summary
 
 app: typer.Typer = typer.Typer(
@@ -90,6 +91,7 @@ def demo(
 
 for _command in (fit, refit, embed, distances, nearest, novelty, summary, select, evaluate, explore, models):
     app.command()(_command)
+app.command("settings")(settings)
 app.command("meta-train")(meta_train)
 app.command("meta-test")(meta_test)
 experiments = typer.Typer(no_args_is_help=True, help="Reproduce a figure of the paper, or its lifelong learning.")

@@ -73,7 +73,7 @@ def lifelong(
     experiment (pool, evaluate_every, test_tasks, skip) or of the learner (inner_rate, weight_decay, patience, ...).
 
     Examples: `tasktheme experiment lifelong glyphs --policies random,worst-case --steps 500 --set pool=20`,
-    `tasktheme experiment lifelong mini-imagenet --model model --probe run --steps 20000`
+    `tasktheme experiment lifelong mini-imagenet --model model --probe run --policies ptm,task2vec,random --steps 20000`
     """
     from tasktheme.experiments.lifelong.lifelong import plan_lifelong, read_results, run_lifelong
     from tasktheme.files import write_file
@@ -129,9 +129,9 @@ def _lines(result: dict[str, Any]) -> list[str]:
     for name, policy in result["policies"].items():
         if "final" in policy:
             final, cost = policy["final"], sum(policy["milliseconds per step"]) / len(policy["seeds"])
-            spread = "" if final["spread"] is None else f", seeds differ by {100 * final['spread']:.2f}"
+            seeds = "" if final["over_seeds"] is None else f", +- {_points(final['over_seeds'])} over seeds"
             lines.append(
-                f"{name}: {100 * final['mean']:.2f} % +- {_points(final['over_tasks'])} over tasks{spread}; "
+                f"{name}: {100 * final['mean']:.2f} % +- {_points(final['over_tasks'])} over tasks{seeds}; "
                 f"after {counted(final['steps'], 'step')}, on {counted(final['tasks'], 'task')}; {cost:.1f} ms a step"
             )
     return lines + [

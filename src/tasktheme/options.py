@@ -90,7 +90,10 @@ KnownHeldOut = Annotated[
     ),
 ]
 AllowDamaged = Annotated[bool, typer.Option("--allow-damaged", help="Leave out images that cannot be read.")]
-Change = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Change any one setting; may be repeated.")]
+Change = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Change any one setting (tasktheme settings); may be repeated."),
+]
 Unlabelled = Annotated[bool, typer.Option("--unlabelled", help="DATA is a folder of folders, each one a task.")]
 Turned = Annotated[
     bool,

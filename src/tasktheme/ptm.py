@@ -33,7 +33,7 @@ from tasktheme.training.checkpoint import resume_training, save_training
 from tasktheme.training.choice import Choice
 from tasktheme.training.compiler import is_compiled
 from tasktheme.training.embedding import EmbeddedTasks, SharedPoints, embed_batch
-from tasktheme.training.health import warn_of_wide_themes
+from tasktheme.training.health import warn_of_units, warn_of_wide_themes
 from tasktheme.training.held_out import held_out_terms
 from tasktheme.training.loop import Trainer
 from tasktheme.training.resumable import check_run, run_resumably
@@ -59,6 +59,7 @@ class PTM:
         seed: of everything random.
         preset: "default", or "paper" for the paper's literal recipe.
         settings: all settings at once, instead of a preset.
+        changes: any other setting by its name, as ``batch_tasks=5`` (``tasktheme settings`` lists them).
         device: "cpu", "cuda", or "auto" for a GPU where there is one.
     """
 
@@ -71,12 +72,13 @@ class PTM:
         preset: str = "default",
         settings: Settings | None = None,
         device: str = "auto",
+        **changes: Any,
     ) -> None:
         if settings is not None and preset != "default":
             raise SettingsError("give either settings or a preset, not both")
         chosen = {"themes": themes, "latent_dim": latent_dim, "seed": seed}
         base = settings if settings is not None else Settings.preset(preset)
-        self.settings = base.changed({name: value for name, value in chosen.items() if value is not None})
+        self.settings = base.changed({name: value for name, value in chosen.items() if value is not None} | changes)
         self.device = find_device(device)
         self.history: list[dict[str, float]] = []
         self.trained_on: dict[str, Any] = {}
@@ -89,7 +91,8 @@ class PTM:
         if self._fitted:
             state = f"fitted on {about['tasks']:,} tasks of {about['data']!r}"
             state += f", themes refitted to {about['themes_refitted_to']!r}" if "themes_refitted_to" in about else ""
-        return f"PTM(themes={self.settings.themes}, latent_dim={self.settings.latent_dim}, {state})"
+        dim = self._fitted.themes.mu.shape[1] if self._fitted else self.settings.latent_dim
+        return f"PTM(themes={self.settings.themes}, latent_dim={dim}, {state})"
 
     def fit(
         self,
@@ -129,8 +132,10 @@ class PTM:
             )
         if settings.initialisation == "mixture":
             _check_enough(dataset, settings.themes)
-        if networks.decoder is None and settings.covariance == "full":
-            warn_of_wide_themes(dataset.point_shape[0])
+        if networks.decoder is None:
+            warn_of_units(dataset.x)
+            if settings.covariance == "full":
+                warn_of_wide_themes(dataset.point_shape[0])
         networks.standardise_by(dataset.tensor)
         if settings.network_start == "data":
             networks.start_at(dataset.tensor)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import difflib
+import inspect
 import math
 import reprlib
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Self, cast, get_args, get_origin, get_type_hints
 
 from tasktheme.errors import SettingsError
 
@@ -50,6 +53,18 @@ class CheckedSettings:
     def as_dict(self) -> dict[str, Any]:
         """All settings, ready for JSON."""
         return dataclasses.asdict(self)
+
+    @classmethod
+    def meanings(cls) -> dict[str, str]:
+        """What each setting means: the text below it, which Python itself does not keep."""
+        texts: dict[str, str] = {}
+        for kind in reversed(cls.__mro__[:-1]):
+            body = cast(ast.ClassDef, ast.parse(inspect.getsource(kind)).body[0]).body
+            for line, below in pairwise(body):
+                match line, below:
+                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                        texts[name] = " ".join(text.split())
+        return {field.name: texts[field.name] for field in dataclasses.fields(cls)}
 
 
 @dataclass(frozen=True)

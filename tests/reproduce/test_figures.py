@@ -42,7 +42,7 @@ def test_slopes_are_in_points_of_accuracy(name: str, paper: str, tmp_path: Path)
 
 def test_lifelong_policies_are_ordered_and_tested_by_name(tmp_path: Path) -> None:
     def policy(*ends: float) -> dict[str, Any]:
-        final = {"mean": ends[0], "over_tasks": 0.0014, "over_seeds": 0.02}
+        final = {"mean": ends[0], "over_tasks": 0.0014, "over_seeds": 0.02, "steps": 1000, "tasks": 15_504}
         return {"curve": {"steps": [500, 1000], "smoothed": [[0.9, end] for end in ends]}, "final": final}
 
     content = {
@@ -57,6 +57,7 @@ def test_lifelong_policies_are_ordered_and_tested_by_name(tmp_path: Path) -> Non
     assert curves["training tasks"][1] == "1,000"
     assert curves["PTM, at the end"][1] == "41.00 ± 12.71 %, over seeds"  # Student's, of two seeds
     bars = rows("bars", tmp_path / "b" / "lifelong-maml-induction", "maml-induction/lifelong.json", content)
+    assert bars["MAML, trained and tested on"] == ("300,000 steps, 15,504 tasks", "1,000 steps, 15,504 tasks")
     assert bars["MAML, PTM"] == ("41.36 ± 0.14 %", "40.00 ± 0.14 %")
     assert bars["MAML, Random"] == ("40.44 ± 0.14 %", "44.00 ± 0.14 %")
     assert bars["MAML, Task2Vec"][1] == "not tested"

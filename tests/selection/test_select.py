@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ from oracles.learners import make_learner
 from oracles.selection import make_gamma, make_tasks
 from oracles.small import TOLD_APART, small_images
 from tasktheme.errors import DataError, SettingsError
-from tasktheme.selection.base import Now, Tasks
+from tasktheme.selection.base import Now, Pool, Tasks
 from tasktheme.selection.build import POLICIES, build_policy
 from tasktheme.selection.diverse import mixture_distances
 from tasktheme.selection.ptm import PTMPolicy
@@ -97,6 +99,39 @@ def test_a_policy_that_picks_at_once_does_not_repeat_recent_picks_either() -> No
     assert list(after[:5]) == list(tt.select(pool, "ptm", 15).indices[10:])
 
 
+class Third(tt.Policy):
+    """A user's own: tasks of the third theme first."""
+
+    name = "third"
+    needs = ("gamma",)
+
+    def __init__(self, wrong: object = None) -> None:
+        self.wrong = wrong
+
+    def scores(self, pool: Pool, targets: Pool | None, now: Now) -> Any:
+        assert pool.tasks.gamma is not None
+        return pool.tasks.gamma[:, 2] if self.wrong is None else self.wrong
+
+
+def test_a_policy_of_ones_own() -> None:
+    pool = task_set(30)
+    found = tt.select(pool, Third(), 3)
+    assert list(found.indices) == list(np.argsort(-pool.concentration[:, 2])[:3])
+    assert found.reasons[0].endswith("no. 1 of 30")
+
+
+@pytest.mark.parametrize("wrong", [np.ones(30), torch.ones(3), torch.full((30,), torch.nan), torch.ones(30, 1)])
+def test_a_policy_that_gives_no_scores_is_told(wrong: object) -> None:
+    with pytest.raises(DataError, match="'third' must give a tensor of 30 numbers, one for each task"):
+        tt.select(task_set(30), Third(wrong))
+
+
+@pytest.mark.parametrize("policy", [Third, lambda pool: pool])
+def test_what_is_no_policy_is_refused(policy: Any) -> None:
+    with pytest.raises(SettingsError, match=r"must be a name or an object of a subclass of tasktheme\.Policy"):
+        getattr(tt.select, "__wrapped__", tt.select)(task_set(5), policy)  # without the type checks of these tests
+
+
 def test_random_picks_differ_by_step_and_repeat() -> None:
     pool = task_set(40)
     first = tt.select(pool, "random", 10, seed=1).indices
@@ -109,7 +144,7 @@ def test_random_picks_differ_by_step_and_repeat() -> None:
 @pytest.mark.parametrize("transduction", [False, True])
 def test_every_policy_ranks_a_pool_by_its_scores(name: str, transduction: bool) -> None:
     learner, pool = make_learner("maml"), make_tasks(5)
-    targets = make_tasks(2, seed=3) if transduction and POLICIES[name].sees_targets else None
+    targets = make_tasks(2, seed=3) if transduction else None
     found = tt.select(pool, name, 5, targets=targets, learner=learner, seed=4)
     assert sorted(found.indices) == [0, 1, 2, 3, 4]
     policy = build_policy(name, probe=learner)
@@ -125,7 +160,6 @@ def test_every_policy_ranks_a_pool_by_its_scores(name: str, transduction: bool) 
 @pytest.mark.parametrize(
     ("policy", "given", "said"),
     [
-        ("random", "targets", "'random' does not look at targets"),
         ("ptm", "recent", "'ptm' does not look at recent picks"),
         ("predicted", "recent", "'predicted' does not look at recent picks"),
     ],

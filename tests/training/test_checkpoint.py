@@ -18,7 +18,7 @@ from tasktheme.errors import Interrupted, ModelFileError, OutputError, SettingsE
 from tasktheme.model.themes import Themes
 from tasktheme.nets.build import Networks
 from tasktheme.training import loop
-from tasktheme.training.checkpoint import resume_training, save_training
+from tasktheme.training.checkpoint import differences, resume_training, save_training
 from tasktheme.training.loop import Trainer
 
 
@@ -172,14 +172,22 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
     save_training(trainer(), file)
     shifted = tt.Dataset.from_arrays(255 - small_images().x, np.arange(80) // 10, np.arange(80) // 40, name="small")
     regrouped = tt.Dataset.from_arrays(small_images().x, np.arange(80) // 10, np.arange(80) // 20, name="small")
-    for other in (
-        trainer(steps=13),
-        trainer(settings=SMALL.changed({"themes": 4})),
-        trainer(data=shifted),
-        trainer(SMALL.changed({"ways": (2, 2)}), regrouped),
+    two_ways = SMALL.changed({"ways": (2, 2)})
+    for other, said in (
+        (trainer(steps=13), "other number of tasks,"),
+        (trainer(settings=SMALL.changed({"themes": 4})), r"other settings \(themes 3 there, 4 here\),"),
+        (trainer(data=shifted), "other data,"),
+        (trainer(two_ways, regrouped), r"other settings \(ways \(3, 3\) there, \(2, 2\) here\), data,"),
     ):
-        with pytest.raises(ModelFileError, match="other settings, tasks or data"):
+        with pytest.raises(ModelFileError, match=f"belongs to a training with {said} and cannot be resumed here"):
             resume_training(other, file)
+
+
+def test_differences_name_settings_with_both_values() -> None:
+    theirs, ours = {"policy": {"a": 1, "gone": 2}, "old": 3, "data": [1]}, {"policy": {"a": 1}, "data": [2]}
+    assert differences(theirs, ours) == "policy (gone 2 there, None here), old, data"
+    assert differences({"sha256": 1, "shape": [1]}, {"sha256": 2, "shape": [2]}) == "data"
+    assert not differences(ours, ours)
 
 
 def test_a_damaged_or_foreign_checkpoint_is_refused(tmp_path: Path) -> None:

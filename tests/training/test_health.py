@@ -18,7 +18,7 @@ from tasktheme.nets.build import Networks
 from tasktheme.training import loop
 from tasktheme.training.checkpoint import resume_training, save_training
 from tasktheme.training.embedding import EmbeddedTasks
-from tasktheme.training.health import information, warn_of_embedding, warn_of_themes
+from tasktheme.training.health import information, warn_of_embedding, warn_of_themes, warn_of_unused
 from tasktheme.training.loop import Trainer
 
 CPU = torch.device("cpu")
@@ -48,6 +48,38 @@ def test_a_choice_of_themes_by_few_data_points_is_told(dim: int, covariance: str
     said = [str(one.message) for one in found if "the number of themes is chosen by" in str(one.message)]
     assert [line.split(",")[0] for line in said] == ["the number of themes is chosen by 54 data points"] * told
     assert all("fewer than the 55 numbers" in line for line in said)
+
+
+@pytest.mark.parametrize(("wide", "told"), [(100.0, False), (20_000.0, True)])
+def test_features_of_very_different_spread_are_told(wide: float, told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Trainer, "run", lambda *_, **__: None)
+    columns = np.array([1.0, wide, 0.0, 0.0]) * np.random.default_rng(0).normal(size=(2, 9, 4)) + np.array([0, 0, 3.0, 1e6])
+    for encoder, expected in (("identity", told), ("vector", False)):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            tt.PTM(settings=SMALL, encoder=encoder, device="cpu").fit(list(columns), tasks=4, progress=False)
+        assert ["divide each feature by its standard deviation" in str(one.message) for one in found] == [True] * expected
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_unused_themes_that_are_left_alone_are_told(kept: bool) -> None:
+    share = torch.tensor([0.5, 0.001, 0.498, 0.001] if kept else [0.4, 0.1, 0.4, 0.1])
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        warn_of_unused(share)
+    assert [str(one.message).split(":")[0] for one in found] == ["2 of 4 themes are unused"] * kept
+
+
+def test_a_training_ends_with_a_word_on_unused_themes() -> None:
+    settings = SMALL.changed({"unused_themes": "keep", "polish_sweeps": 0})
+    data = small_vectors()
+    trainer = Trainer(settings, Networks(settings, data.point_shape, CPU), data, 2, CPU)
+    trainer.run(progress=False)
+    found = trainer.themes.moments
+    n = torch.tensor([1.0, 1.0, 1e-6]) * float(found.n.max())
+    trainer.themes = Themes.build(trainer.themes.alpha, Moments(n, found.mu, found.Sigma), floor=1e-4)
+    with pytest.warns(TrainingWarning, match="1 of 3 themes is unused"):
+        trainer._finish(lambda: False, None, progress=False)
 
 
 def embedded(signal: float, noise: float, points: int = 5000) -> list[EmbeddedTasks]:

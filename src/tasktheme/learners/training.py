@@ -25,7 +25,7 @@ from tasktheme.learners.threads import each_piece
 from tasktheme.learners.whole_step import WholeStep, adapted_accuracy, meta_gradients
 from tasktheme.progress import Advance, progress_bar
 from tasktheme.settings import CHECKPOINT_SECONDS
-from tasktheme.training.checkpoint import data_identity, load_optimiser, optimiser_tensors
+from tasktheme.training.checkpoint import data_identity, differences, load_optimiser, optimiser_tensors
 from tasktheme.training.checkpoint_file import read_checkpoint, write_checkpoint
 from tasktheme.training.graph import CapturedStep
 from tasktheme.training.interrupt import stop_requests
@@ -248,10 +248,8 @@ def resume_meta_training(trainer: MetaTrainer, path: Path) -> None:
     tensors, info = read_checkpoint(path)
     if info.get("kind") != _KIND:
         raise ModelFileError(f"{str(path)!r} is not a checkpoint of a meta-training")
-    if info["identity"] != _identity(trainer):
-        raise ModelFileError(
-            f"{str(path)!r} belongs to a meta-training with another learner, settings, tasks or data, and cannot be resumed here"
-        )
+    if other := differences(info["identity"], _identity(trainer)):
+        raise ModelFileError(f"{str(path)!r} belongs to a meta-training with other {other}, and cannot be resumed here")
     trainer.learner.load_state_dict(_under("learner.", tensors))
     trainer.best = {name: value.to(trainer.device) for name, value in _under("best.", tensors).items()}
     load_optimiser(trainer.optimiser, tensors)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,7 @@ from rich.table import Table
 from tasktheme.evaluation import RIVALS, Evaluation, Retrieval
 from tasktheme.ptm import PTM
 from tasktheme.selection.select import Selection
+from tasktheme.settings import CheckedSettings
 from tasktheme.tasks.distances import Floats
 from tasktheme.tasks.novelty import Novelty
 from tasktheme.tasks.search import Nearest
@@ -50,6 +51,17 @@ def task_table(tasks: TaskSet, *, most: int) -> Table:
         table.add_row(names[i], f"{entropy[i]:.2f}", themes, near)
     if len(tasks) > most:
         table.caption = f"{most} of {len(tasks):,} tasks"
+    return table
+
+
+def settings_table(settings: CheckedSettings) -> Table:
+    """Each setting's value and meaning."""
+    table = _table("setting", "value", "meaning")
+    kinds = get_type_hints(type(settings))
+    for name, meaning in settings.meanings().items():
+        value = getattr(settings, name)
+        choices = f" One of {', '.join(get_args(kinds[name]))}." if get_origin(kinds[name]) is Literal else ""
+        table.add_row(name, str(list(value) if isinstance(value, tuple) else value), meaning.replace("``", "") + choices)
     return table
 
 

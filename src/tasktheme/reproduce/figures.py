@@ -210,6 +210,9 @@ def _bars(folders: list[Path]) -> list[Row]:
     for folder in folders:
         found = _lifelong(folder)
         learner = found["learner"]
+        tests = [policy["final"] for policy in found["policies"].values() if "final" in policy]
+        ours = ", ".join(sorted({f"{final['steps']:,} steps, {final['tasks']:,} tasks" for final in tests})) or "not tested"
+        rows.append(Row(f"{learner_title(learner)}, trained and tested on", "300,000 steps, 15,504 tasks", ours))
         for policy, (mean, half) in FINAL[learner].items():
             final = found["policies"].get(policy, {}).get("final")
             ours = "not tested" if final is None else f"{100 * final['mean']:.2f} {_half(final['over_tasks'])} %"

@@ -111,15 +111,14 @@ class Now:
 
 
 class Policy(ABC):
-    """A rule for which task of a pool to learn next.
+    """A rule for which task of a pool to learn next: a subclass with a name and scores (``pool.tasks`` has what it needs).
 
-    A new one is a file with a subclass and a line in ``build.py``.
+    To come along under its name it has a file here and a line in ``build.py``.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]  # what pictures and pages call it
     needs: ClassVar[tuple[str, ...]] = ()  # of support, query and gamma
-    sees_targets: ClassVar[bool] = True
     sees_learner: ClassVar[bool] = False
     looks_at_all: ClassVar[bool] = False  # at the images of every task of a pool, which takes long
     greedy: ClassVar[bool] = False  # several picks depend on each other, one after another; else the best scores are picked

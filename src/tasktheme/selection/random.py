@@ -17,7 +17,6 @@ class Random(Policy):
 
     name = "random"
     title = "Random"
-    sees_targets = False
 
     def scores(self, pool: Pool, targets: Pool | None, now: Now) -> Float[Tensor, "*A T"]:
         """Uniform numbers in [0, 1)."""

@@ -64,7 +64,7 @@ def select(
         pool: a task set, or tasks with images (``draw_tasks``) for the policies that look at them.
         policy: "ptm", "task2vec", "worst-case", "random", "predicted", "diverse", or one with settings of its own.
         k: how many, best first.
-        targets: tasks that the learner is to do well on; without them, on any.
+        targets: tasks that the learner is to do well on; without them, on any. "random" does not look at them.
         learner: the current meta-learner, for "worst-case" and "predicted"; for "task2vec" its probe, a MAML.
         recent: tasks picked before, latest last, for "diverse"; those of them that are still in the pool are not picked again.
         seed: with ``step``, of everything random.
@@ -74,11 +74,13 @@ def select(
     Task sets of different sizes are brought to the smallest, as entropy and KL depend on the size.
     """
     network = learner.learner if isinstance(learner, MetaLearner) else learner
+    if network is not None and not isinstance(network, Learner):
+        raise SettingsError(f"learner must be a MetaLearner, got {type(learner).__name__}")
     chosen = build_policy(policy, probe=network) if isinstance(policy, str) else policy
+    if not isinstance(chosen, Policy):
+        raise SettingsError(f"policy must be a name or an object of a subclass of tasktheme.Policy, got {chosen!r}")
     if not isinstance(step, int | np.integer) or step < 0:
         raise SettingsError(f"step must be a whole number of earlier picks, 0 or more, got {step!r}")
-    if targets is not None and not chosen.sees_targets:
-        raise SettingsError(f"the policy {chosen.name!r} does not look at targets: leave targets out, or choose another policy")
     if recent is not None and (not chosen.memory or chosen.sees_learner):  # who sees the learner wants its losses on them too
         raise SettingsError(f"the policy {chosen.name!r} does not look at recent picks, 'diverse' does: leave recent out")
     if targets is not None and not len(targets):
@@ -132,9 +134,17 @@ def _enter(policy: Policy, tasks: Tasks, slow: bool, advance: Advance) -> Pool:
     return Pool(tasks, torch.cat(kept))
 
 
+def _scores(policy: Policy, pool: Pool, targets: Pool | None, now: Now) -> Tensor:
+    """What a policy, which may be a user's own, gives for each task."""
+    scores: object = policy.scores(pool, targets, now)
+    if not isinstance(scores, Tensor) or scores.shape != (len(pool),) or bool(scores.isnan().any()):
+        raise DataError(f"the policy {policy.name!r} must give a tensor of {len(pool)} numbers, one for each task of the pool")
+    return scores
+
+
 def _at_once(policy: Policy, pool: Pool, targets: Pool | None, now: Now, k: int, left: Tensor) -> list[tuple[int, float, str]]:
     """The best of those that are ``left``."""
-    scores = policy.scores(pool, targets, now)
+    scores = _scores(policy, pool, targets, now)
     order = torch.where(left, scores, -torch.inf).argsort(descending=True, stable=True)[:k].tolist()
     return [(row, float(scores[row]), policy.reason(pool, targets, now, scores, row)) for row in order]
 
@@ -144,7 +154,7 @@ def _greedily(policy: Policy, pool: Pool, targets: Pool | None, now: Now, k: int
     picks: list[tuple[int, float, str]] = []
     left = left.clone()
     for _ in range(k):
-        scores = policy.scores(pool, targets, now)
+        scores = _scores(policy, pool, targets, now)
         row = int(torch.where(left, scores, -torch.inf).argmax())
         picks.append((row, float(scores[row]), policy.reason(pool, targets, now, scores, row)))
         left[row] = False

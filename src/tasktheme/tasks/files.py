@@ -213,11 +213,11 @@ def _columns(content: bytes, name: str) -> tuple[dict[str, Any], dict[str, Any]]
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        file = pq.ParquetFile(pa.BufferReader(content))  # not a Python file: see _read_csv
+        file = pq.ParquetFile(pa.BufferReader(content))  # no Python file and, below, no threads: see _read_csv
         nested = file.schema_arrow.field("concentration").type
         width = len(file.schema_arrow) + (nested.list_size if pa.types.is_fixed_size_list(nested) else 1)
         refuse_bomb(8 * width * file.metadata.num_rows, len(content))  # constant columns pack without bound
-        table = file.read()
+        table = file.read(use_threads=False)
         about = _parse_about((table.schema.metadata or {}).get(_ABOUT.encode()), name)
         nested = table.column("concentration").combine_chunks()
         gamma = nested.flatten().to_numpy(zero_copy_only=False).reshape(len(nested), nested.type.list_size)
@@ -237,7 +237,7 @@ def _read_csv(content: bytes, **convert: Any) -> pa.Table:
     import pyarrow as pa
     import pyarrow.csv as pc
 
-    # not a Python file: a reading thread that still holds one at the program's end, after an error, aborts it
+    # neither a Python file nor threads: one that still reads or holds a file at the program's end, after an error, aborts it
     source = pa.BufferReader(content)
     options = pc.ConvertOptions(strings_can_be_null=False, **convert)
     return pc.read_csv(source, read_options=pc.ReadOptions(use_threads=False), convert_options=options)

@@ -23,6 +23,7 @@ from tasktheme.training.loop import Trainer
 
 _KIND = "tasktheme checkpoint"
 _MAY_DIFFER = ("learning_rate", "gradient_clip", "covariance_floor")
+_TITLES = {"experiment": "settings", "steps": "number of tasks", "shape": "data", "sha256": "data"}
 _POINTS_HASHED = 1000  # data points that tell one data set from another of the same shape and name
 
 
@@ -54,10 +55,9 @@ def resume_training(trainer: Trainer, path: Path) -> None:
     if info.get("kind") != _KIND:
         raise ModelFileError(f"{str(path)!r} is not a checkpoint of a training")
     theirs = Settings().changed(info["settings"]).changed({name: getattr(trainer.asked, name) for name in _MAY_DIFFER})
-    if theirs != trainer.asked or info["training"] != _identity(trainer):
-        raise ModelFileError(
-            f"{str(path)!r} belongs to a training with other settings, tasks or data, and cannot be resumed here"
-        )
+    there = {"settings": theirs.as_dict(), **info["training"]}
+    if other := differences(there, {"settings": trainer.asked.as_dict(), **_identity(trainer)}):
+        raise ModelFileError(f"{str(path)!r} belongs to a training with other {other}, and cannot be resumed here")
     trainer.networks.load(tensors)
     trainer.themes = Themes.from_tensors(tensors, floor=trainer.settings.covariance_floor, device=trainer.device)
     trainer.running.load(tensors, info["running"], trainer.device)
@@ -68,6 +68,21 @@ def resume_training(trainer: Trainer, path: Path) -> None:
     trainer.settings = dataclasses.replace(trainer.asked, themes=len(trainer.themes.alpha))
     if trainer.optimiser is not None:
         load_optimiser(trainer.optimiser, tensors)
+
+
+def differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
+    """What differs between two identities, settings by name with both values; nothing where they are the same."""
+    found = []
+    for key in {**theirs, **ours}:
+        there, here = theirs.get(key), ours.get(key)
+        if isinstance(there, dict) and isinstance(here, dict):
+            names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
+            values = ", ".join(f"{name} {there.get(name)!r} there, {here.get(name)!r} here" for name in names)
+            if names:
+                found.append(f"{_TITLES.get(key, key)} ({values})")
+        elif there != here:
+            found.append(_TITLES.get(key, key))
+    return ", ".join(dict.fromkeys(found))
 
 
 def optimiser_tensors(optimiser: Optimizer) -> dict[str, Tensor]:

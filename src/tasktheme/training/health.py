@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from tasktheme.errors import TrainingWarning
+from tasktheme.model.unused import unused
 from tasktheme.settings import Settings
 from tasktheme.training.compiler import first_line
 from tasktheme.training.embedding import EmbeddedTasks, TaskPoints
@@ -21,6 +25,7 @@ _LARGEST_SHARE = 0.9  # of all data points in one theme
 _LEAST_INFORMATION = 1.0  # nats that an embedding can say about its data point: below, not three points can be told apart
 
 _MOST_FEATURES = 1000  # whose covariances are quick to factorise
+_WIDEST = 300.0  # deviations of the narrowest feature in that of the widest
 
 
 def warn_of_wide_themes(dim: int) -> None:
@@ -29,6 +34,17 @@ def warn_of_wide_themes(dim: int) -> None:
         _warn(
             f"full covariances of {dim:,} features are slow, and need more data points than features: try covariance=diagonal, "
             "or encoder=vector, which learns a smaller embedding"
+        )
+
+
+def warn_of_units(x: npt.NDArray[Any]) -> None:
+    """Warn where features, used as they are, differ so much in spread that the widest alone decide (docs/model.md)."""
+    spread = x.std(axis=0, dtype=np.float64)
+    spread = spread[spread > 1e-12 * np.abs(x).max(axis=0, initial=0.0)]  # a feature that never changes says nothing
+    if len(spread) and spread.max() > _WIDEST * spread.min():
+        _warn(
+            f"the widest feature varies {spread.max() / spread.min():,.0f} times as much as the narrowest: themes will see "
+            "little else; divide each feature by its standard deviation, or set encoder=vector, which does"
         )
 
 
@@ -46,6 +62,16 @@ def warn_of_few_points(fitted: TaskPoints) -> None:
 def warn_of_compiler(fault: Exception) -> None:
     """Say that torch failed to compile the step."""
     _warn(f"torch cannot compile this training's step ({first_line(fault)}): it goes on without, and more slowly")
+
+
+def warn_of_unused(share: Float[Tensor, " K"]) -> None:
+    """Warn of themes that own next to nothing and were left alone."""
+    count = int(unused(share).sum())
+    if count:
+        _warn(
+            f"{count} of {len(share)} themes {'is' if count == 1 else 'are'} unused: next to no data point is theirs; train with "
+            "unused_themes='revive' (the default), or with fewer themes"
+        )
 
 
 def warn_of_themes(share: Float[Tensor, " K"]) -> bool:

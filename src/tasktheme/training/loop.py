@@ -28,7 +28,14 @@ from tasktheme.training.choice import LADDER, Choice, choose_themes, embedded_pa
 from tasktheme.training.compiler import compile_step, compiler_failures, silent_compiler
 from tasktheme.training.embedding import TaskPoints, embed_batch, embed_tasks
 from tasktheme.training.graph import Beside, CapturedStep
-from tasktheme.training.health import warn_of_compiler, warn_of_dropped, warn_of_embedding, warn_of_few_points, warn_of_themes
+from tasktheme.training.health import (
+    warn_of_compiler,
+    warn_of_dropped,
+    warn_of_embedding,
+    warn_of_few_points,
+    warn_of_themes,
+    warn_of_unused,
+)
 from tasktheme.training.interrupt import stop_requests
 from tasktheme.training.polish import em_sweep, polish, start_from_tasks, start_themes
 from tasktheme.training.running import RunningMeans
@@ -148,6 +155,8 @@ class Trainer:
                     self.history.append(row)
                     self.running.clear()
                 note = f"{'warm-up' if self.step <= self.warm_up_steps else 'themes'}  loss {row['loss']:.4f}"
+                if self.history and (idle := self.history[-1]["unused_themes"]):
+                    note += f"  {idle:.0f} unused"
             if due and checkpoint is not None:
                 checkpoint()
                 saved = now
@@ -315,7 +324,8 @@ class Trainer:
         self.finished = True
         if checkpoint is not None:
             checkpoint()
-        warn_of_themes(self.themes.share)
+        if not warn_of_themes(self.themes.share):
+            warn_of_unused(self.themes.share)
         if self.networks.decoder is not None:
             some, _ = self.sampler.draw(torch.arange(_CHECKED_TASKS, device=self.device), *self.halves)
             warn_of_embedding([embed_batch(self.networks.encoder, self.data, some)], self.settings)

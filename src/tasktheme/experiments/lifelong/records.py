@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from tasktheme.errors import ModelFileError
 from tasktheme.experiments.lifelong.arms import Arm
+from tasktheme.training.checkpoint import differences
 from tasktheme.training.checkpoint_file import clear_leftovers, read_before, read_checkpoint, write_checkpoint
 
 _KIND = "tasktheme lifelong arm"
@@ -130,24 +131,9 @@ def _open_record(folder: Path, arm: Arm, identity: dict[str, Any]) -> Record:
     if not path.exists():
         return Record(arm, identity)
     record = read_record(path)
-    if record.identity != identity:
-        differing = ", ".join(_differences(record.identity, identity))
-        raise ModelFileError(
-            f"{str(path)!r} is of an experiment with other {differing}: ask for the same, or choose another --out"
-        )
+    if other := differences(record.identity, identity):
+        raise ModelFileError(f"{str(path)!r} is of an experiment with other {other}: ask for the same, or choose another --out")
     return record
-
-
-def _differences(theirs: dict[str, Any], ours: dict[str, Any]) -> Iterator[str]:
-    """What differs between two identities, settings by name with both values."""
-    for key in {**theirs, **ours}:
-        there, here = theirs.get(key), ours.get(key)
-        if isinstance(there, dict) and isinstance(here, dict):
-            names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
-            if names:
-                yield f"{key} ({', '.join(f'{name} {there.get(name)!r} there, {here.get(name)!r} here' for name in names)})"
-        elif there != here:
-            yield key
 
 
 def _at(folder: Path, record: Record, step: int) -> Record:

@@ -131,6 +131,7 @@ class _Training:
         self.records, self.until, self._experiment = sorted(records, key=lambda record: record.arm), until, experiment
         self._advance, self._stopping, self._described = advance, stopping, 0
         self.world = world = experiment.world
+        self._validation = world.validation() if world.learner.patience else None  # first, as data may have none
         policies = {name: policy for name, (policy, _) in experiment.policies.items()}
         programs = experiment.programs if experiment.compiled else None
         begun, listed = self.records[0].step > 0, [record.arm for record in self.records]
@@ -141,7 +142,6 @@ class _Training:
         self._saved = self.records[0].step  # where the arms' files are
         if begun:
             self._load()
-        self._validation = world.validation() if world.learner.patience else None
         self._begun = time.monotonic()  # the present stretch of steps, between two evaluations or savings
 
     def _tell_described(self, tasks: int) -> None:
