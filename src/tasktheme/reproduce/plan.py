@@ -122,7 +122,8 @@ SCALES = {
         size=64,
         model={
             "omniglot": "--tasks 1000000",
-            "mini-imagenet": "--tasks 200000 --latent-dim 128 --set filters=[32,64,128,256] --set t_shots=16 --set v_shots=16",
+            "mini-imagenet": "--tasks 200000 --latent-dim 128 --set filters=[32,64,128,256] --set t_shots=16 --set v_shots=16 "
+            "--compile",
         },
         maml={
             "omniglot": "--tasks 100000 --set filters=64 --set batch_tasks=32 --set inner_rate=0.4 --set inner_steps=1 "
