@@ -332,6 +332,20 @@ def test_what_the_training_held_out_stays_held_out(run, tmp_path: Path) -> None:
     assert len(set(tt.TaskSet.load(file).columns["group"])) == 1  # of other data a quarter
 
 
+def test_images_in_an_npz_are_resized_where_told_and_then_to_the_size_of_the_model(run, tmp_path: Path) -> None:
+    x = np.random.default_rng(0).integers(0, 256, (64, 1, 28, 28), dtype=np.uint8)
+    np.savez(tmp_path / "digits.npz", x=x, y=np.arange(64) // 8)
+    small = [word for setting in (*TINY, "ways=[2,4]") for word in ("--set", setting)]
+    words = ["fit", tmp_path / "digits.npz", "--out", tmp_path / "m", "--tasks", 2, "-q", *small]
+    code, _, err = run(*words)
+    assert (code, "28x28 do not divide" in err) == (2, True)
+    assert run(*words, "--size", 32)[0] == 0
+    assert tt.PTM.load(tmp_path / "m").point_shape == (1, 32, 32)
+    file = tmp_path / "t.parquet"
+    code, _, err = run("embed", tmp_path / "m", tmp_path / "digits.npz", "--ways", 2, "--shots", 3, "-n", 4, "--out", file)
+    assert code == 0, err
+
+
 def test_a_link_to_itself_is_no_data_set(run, model: Path, tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     code, _, err = run("explore", model, tmp_path / "loop", "--out", tmp_path / "x.html")

@@ -67,7 +67,7 @@ def fit(
     unlabelled: Unlabelled = False,
     turned: Turned = False,
     data_dir: DataDir = None,
-    size: Size = 64,
+    size: Size = None,
     held_out: HeldOut = None,
     allow_damaged: AllowDamaged = False,
     overwrite: Overwrite = False,

@@ -76,7 +76,10 @@ Data = Annotated[
 DataDir = Annotated[
     Path | None, typer.Option(help="Where omniglot and mini-imagenet lie; else TASKTHEME_DATA, else the cache folder.")
 ]
-Size = Annotated[int, typer.Option(help="Side in pixels that images are resized to.")]
+Size = Annotated[
+    int | None,
+    typer.Option(help="Side in pixels that images are resized to.", show_default="64, and arrays as they are"),
+]
 HeldOut = Annotated[
     list[str] | None,
     typer.Option(help="What is held out of your own data: a fraction, or a group or class by name; may be repeated."),
