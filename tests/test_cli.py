@@ -379,6 +379,13 @@ def test_images_in_an_npz_are_resized_where_told_and_then_to_the_size_of_the_mod
     assert code == 0, err
 
 
+def test_the_folder_of_an_output_is_made(run, tasks: Path, tmp_path: Path) -> None:
+    for words in (["distances", tasks, "--out"], ["plot", "simplex", tasks, "--out"]):
+        file = tmp_path / words[0] / "a" / ("kl.csv" if words[0] == "distances" else "s.png")
+        code, _, err = run(*words, file)
+        assert (code, file.is_file()) == (0, True), err
+
+
 def test_a_link_to_itself_is_no_data_set(run, model: Path, tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     code, _, err = run("explore", model, tmp_path / "loop", "--out", tmp_path / "x.html")
@@ -661,7 +668,7 @@ assert not hasattr(tt, "absent")
         ("refit {model} {tmp} --unlabelled --out {tmp}/m --held-out ann", "--held-out goes with classes"),
         ("explore {model} {tmp} --out {tmp}/a.html --ways 3", "--ways: each folder"),
         ("embed {model} glyphs --out {tasks}", "exists already"),
-        ("embed {model} glyphs --out {tmp}/no/t.parquet", "folder does not exist"),
+        ("embed {model} glyphs --out {tasks}/t.parquet", "cannot make the folder"),
         ("distances {tmp}/absent.parquet", "no task file"),
         ("distances {model}/model.json", "not a task file"),
         ("distances {tasks} --out {tmp}/kl.xls", ".npy, .csv or .parquet"),

@@ -12,7 +12,6 @@ import typer
 
 from tasktheme import distributed
 from tasktheme.errors import OutputError, SettingsError
-from tasktheme.untrusted import exists
 
 if TYPE_CHECKING:
     from tasktheme.learners.meta import MetaLearner
@@ -196,7 +195,9 @@ def leave(message: str, code: int) -> NoReturn:
 
 
 def refuse_existing(path: Path, *, overwrite: bool) -> None:
-    """OutputError where an output exists and may not be replaced, or where its folder does not exist."""
+    """OutputError where an output exists and may not be replaced; its folder is made where it is missing."""
+    from tasktheme.files import make_folder
+
     try:
         there = path.exists()
     except OSError as error:
@@ -205,8 +206,7 @@ def refuse_existing(path: Path, *, overwrite: bool) -> None:
         raise OutputError(f"{str(path)!r} exists already; choose another name, or --overwrite")
     if there and path.is_dir():
         raise OutputError(f"{str(path)!r} is a folder, and no file to write to")
-    if not exists(path.absolute().parent) or not path.absolute().parent.is_dir():
-        raise OutputError(f"{str(path)!r} cannot be written: its folder does not exist")
+    make_folder(path.absolute().parent)
 
 
 def refuse_given(options: Mapping[str, Any], why: str) -> None:
