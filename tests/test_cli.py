@@ -313,6 +313,39 @@ def test_fit_says_what_is_next_as_it_can_be_run(run, tmp_path: Path) -> None:
     assert tt.TaskSet.load(tmp_path / "tasks.parquet").columns["name"][:2] == ["customer 0", "customer 1"]
 
 
+@pytest.mark.parametrize(
+    ("classes", "groups", "images", "expected"),
+    [
+        (8, 1, False, "evaluate {} --shots 8"),  # two held out
+        (24, 8, False, "evaluate {} --ways 3 --shots 8"),  # two groups
+        (2, 1, False, "explore {} --ways 1 --shots 8 --out atlas.html"),  # one class
+        (2, 1, True, "explore {} --out atlas.html"),  # each folder is a task
+    ],
+)
+def test_fit_suggests_what_few_classes_and_data_points_allow(
+    run, tmp_path: Path, classes: int, groups: int, images: bool, expected: str
+) -> None:
+    names = [(f"group{c * groups // classes}", f"class{c}") for c in range(classes) for _ in range(8)]
+    data, model = tmp_path / ("images" if images else "points.npz"), tmp_path / "m"
+    small = ["--set", "ways=[1,2]", "--set", "t_shots=2", "--set", "v_shots=2", "--tasks", 4, "--themes", 2]
+    if images:
+        for i, (group, label) in enumerate(names):
+            (folder := data / group / label).mkdir(parents=True, exist_ok=True)
+            Image.new("L", (4, 4), i).save(folder / f"{i}.png")
+        small += ["--size", 4, "--set", "filters=[2,2]", "--set", "latent_dim=2"]
+    else:
+        x = np.random.default_rng(0).normal(size=(len(names), 2))
+        np.savez(data, x=x, y=[label for _, label in names], groups=[group for group, _ in names])
+    code, out, err = run("fit", data, "--out", model, *small)
+    assert code == 0, err
+    look, embedding = out.partition("next:  ")[2].strip().split("   or   ")
+    assert look == f"tasktheme {expected.format(shlex.join([str(model), str(data)]))}"
+    for command in (look, embedding):
+        words = shlex.split(command)[1:]
+        code, _, err = run(*words[:-1], tmp_path / words[-1]) if "--out" in words else run(*words)
+        assert code == 0, err
+
+
 def test_what_the_training_held_out_stays_held_out(run, tmp_path: Path) -> None:
     data, model, file = _points(tmp_path / "points.npz", labelled=True), tmp_path / "m", tmp_path / "t.parquet"
     tasks = ["--ways", 2, "--shots", 2, "-n", 30, "--out", file, "--overwrite", "-q"]
@@ -330,6 +363,27 @@ def test_what_the_training_held_out_stays_held_out(run, tmp_path: Path) -> None:
     other = _points(tmp_path / "other.npz", labelled=True)
     assert run("embed", model, other, *tasks)[0] == 0
     assert len(set(tt.TaskSet.load(file).columns["group"])) == 1  # of other data a quarter
+
+
+def test_images_in_an_npz_are_resized_where_told_and_then_to_the_size_of_the_model(run, tmp_path: Path) -> None:
+    x = np.random.default_rng(0).integers(0, 256, (64, 1, 28, 28), dtype=np.uint8)
+    np.savez(tmp_path / "digits.npz", x=x, y=np.arange(64) // 8)
+    small = [word for setting in (*TINY, "ways=[2,4]") for word in ("--set", setting)]
+    words = ["fit", tmp_path / "digits.npz", "--out", tmp_path / "m", "--tasks", 2, "-q", *small]
+    code, _, err = run(*words)
+    assert (code, "28x28 do not divide" in err) == (2, True)
+    assert run(*words, "--size", 32)[0] == 0
+    assert tt.PTM.load(tmp_path / "m").point_shape == (1, 32, 32)
+    file = tmp_path / "t.parquet"
+    code, _, err = run("embed", tmp_path / "m", tmp_path / "digits.npz", "--ways", 2, "--shots", 3, "-n", 4, "--out", file)
+    assert code == 0, err
+
+
+def test_the_folder_of_an_output_is_made(run, tasks: Path, tmp_path: Path) -> None:
+    for words in (["distances", tasks, "--out"], ["plot", "simplex", tasks, "--out"]):
+        file = tmp_path / words[0] / "a" / ("kl.csv" if words[0] == "distances" else "s.png")
+        code, _, err = run(*words, file)
+        assert (code, file.is_file()) == (0, True), err
 
 
 def test_a_link_to_itself_is_no_data_set(run, model: Path, tmp_path: Path) -> None:
@@ -614,7 +668,7 @@ assert not hasattr(tt, "absent")
         ("refit {model} {tmp} --unlabelled --out {tmp}/m --held-out ann", "--held-out goes with classes"),
         ("explore {model} {tmp} --out {tmp}/a.html --ways 3", "--ways: each folder"),
         ("embed {model} glyphs --out {tasks}", "exists already"),
-        ("embed {model} glyphs --out {tmp}/no/t.parquet", "folder does not exist"),
+        ("embed {model} glyphs --out {tasks}/t.parquet", "cannot make the folder"),
         ("distances {tmp}/absent.parquet", "no task file"),
         ("distances {model}/model.json", "not a task file"),
         ("distances {tasks} --out {tmp}/kl.xls", ".npy, .csv or .parquet"),

@@ -164,7 +164,7 @@ def test_an_experiment_takes_the_accuracies_of_an_earlier_test(run, data: Path, 
         ("meta-test {run} {data} --tasks 0", "at least 1, got 0"),
         ("meta-test {run} {data} --picture {tmp}/a.xls", ".png, .pdf or .svg"),
         ("meta-test {run} {data} --out {tmp}/a.csv", "a.csv': the ending must be .parquet"),
-        ("meta-test {run} {data} --out {tmp}/no/a.parquet", "folder does not exist"),
+        ("meta-test {run} {data} --out {data}/a.parquet", "cannot make the folder"),
         ("experiment accuracy {data}", "accuracy"),
     ],
 )

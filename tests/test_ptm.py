@@ -350,7 +350,7 @@ def test_bad_tasks_are_one_clear_line(model: tt.PTM, data: tt.Dataset) -> None:
         (data, "labelled data set, not tasks"),
         (tt.DataSplit("both", data, data), "labelled data set, not tasks"),
         (None, "got NoneType"),
-        ("glyphs", "got the path 'glyphs': load them with load_tasks"),
+        ("glyphs", "got 'glyphs': load it with load_dataset, or as unlabelled tasks with load_tasks"),
         ({"ann": data.x[:2], "bob": nan}, "task 'bob': data point 0 holds a NaN"),
     ]:
         with pytest.raises(DataError) as caught:

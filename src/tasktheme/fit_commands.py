@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +12,7 @@ from tasktheme import distributed
 from tasktheme.errors import DataError, Interrupted
 from tasktheme.options import (
     INTERRUPTED,
+    SHOTS,
     AllowDamaged,
     Change,
     CheckpointEvery,
@@ -42,6 +43,9 @@ from tasktheme.options import (
 from tasktheme.settings import CHECKPOINT_SECONDS
 from tasktheme.source import Source
 
+if TYPE_CHECKING:
+    from tasktheme.data.dataset import Dataset
+
 
 def fit(
     data: Data,
@@ -67,7 +71,7 @@ def fit(
     unlabelled: Unlabelled = False,
     turned: Turned = False,
     data_dir: DataDir = None,
-    size: Size = 64,
+    size: Size = None,
     held_out: HeldOut = None,
     allow_damaged: AllowDamaged = False,
     overwrite: Overwrite = False,
@@ -90,7 +94,8 @@ def fit(
     model = PTM(settings=chosen, device=device.value)
     compiled = is_compiled(compiled, model.device, tasks)  # now: an error, and torch's compilers get ready beside the decoding
     source = Source(data, data_dir, size, held_out, allow_damaged, quiet)
-    dataset = source.tasks() if unlabelled else source.part(Part.train)
+    split = None if unlabelled else source.split()
+    dataset = source.tasks() if split is None else split.train
     dataset = dataset.turned() if turned else dataset
     try:
         model.fit(
@@ -115,9 +120,7 @@ def fit(
         if model.choice is not None:
             typer.echo(f"chose {model.choice}")
         typer.echo(f"wrote {out}: {model!r}")
-        named = shlex.join([str(out), data])
-        look = f"explore {named} --unlabelled --out atlas.html" if unlabelled else f"evaluate {named}"
-        embedding = f"embed {named}{' --unlabelled' if unlabelled else ''} --out tasks.parquet"
+        look, embedding = _next(shlex.join([str(out), data]), source, None if split is None else split.test)
         typer.echo(f"next:  tasktheme {look}   or   tasktheme {embedding}")
 
 
@@ -172,6 +175,23 @@ def refit(
         if found.choice is not None:
             typer.echo(f"chose {found.choice}")
         typer.echo(f"wrote {out}: {found!r}")
+
+
+def _next(named: str, source: Source, test: Dataset | None) -> tuple[str, str]:
+    """Commands that look at a new model, with the options that its held-out part needs; None where tasks have no labels."""
+    import numpy as np
+
+    from tasktheme.data.dataset import WAYS
+
+    if test is None:
+        drawn, measure = " --unlabelled", None
+    else:
+        fewest, smallest = int(test.counts.min()), int(np.bincount(test.class_group).min())
+        shots = f" --shots {fewest}" if fewest < SHOTS else ""
+        ways = f" --ways {smallest}" if smallest < WAYS else ""
+        drawn = "" if source.is_folder else ways + shots  # each folder is a task
+        measure = f"evaluate {named}{ways if len(test.group_names) > 1 else ''}{shots}" if len(test.counts) > 1 else None
+    return measure or f"explore {named}{drawn} --out atlas.html", f"embed {named}{drawn} --out tasks.parquet"
 
 
 def _of_settings(error: DataError) -> DataError:

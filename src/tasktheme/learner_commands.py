@@ -87,7 +87,7 @@ def meta_train(
     checkpoint_every: CheckpointEvery = CHECKPOINT_SECONDS,
     compiled: Annotated[bool, typer.Option("--compile", help="Compile the step first (for long trainings on a GPU).")] = False,
     data_dir: DataDir = None,
-    size: Size = 64,
+    size: Size = None,
     held_out: HeldOut = None,
     allow_damaged: AllowDamaged = False,
     overwrite: Overwrite = False,

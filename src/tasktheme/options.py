@@ -12,7 +12,6 @@ import typer
 
 from tasktheme import distributed
 from tasktheme.errors import OutputError, SettingsError
-from tasktheme.untrusted import exists
 
 if TYPE_CHECKING:
     from tasktheme.learners.meta import MetaLearner
@@ -76,7 +75,10 @@ Data = Annotated[
 DataDir = Annotated[
     Path | None, typer.Option(help="Where omniglot and mini-imagenet lie; else TASKTHEME_DATA, else the cache folder.")
 ]
-Size = Annotated[int, typer.Option(help="Side in pixels that images are resized to.")]
+Size = Annotated[
+    int | None,
+    typer.Option(help="Side in pixels that images are resized to.", show_default="64, and arrays as they are"),
+]
 HeldOut = Annotated[
     list[str] | None,
     typer.Option(help="What is held out of your own data: a fraction, or a group or class by name; may be repeated."),
@@ -196,7 +198,9 @@ def leave(message: str, code: int) -> NoReturn:
 
 
 def refuse_existing(path: Path, *, overwrite: bool) -> None:
-    """OutputError where an output exists and may not be replaced, or where its folder does not exist."""
+    """OutputError where an output exists and may not be replaced; its folder is made where it is missing."""
+    from tasktheme.files import make_folder
+
     try:
         there = path.exists()
     except OSError as error:
@@ -205,8 +209,7 @@ def refuse_existing(path: Path, *, overwrite: bool) -> None:
         raise OutputError(f"{str(path)!r} exists already; choose another name, or --overwrite")
     if there and path.is_dir():
         raise OutputError(f"{str(path)!r} is a folder, and no file to write to")
-    if not exists(path.absolute().parent) or not path.absolute().parent.is_dir():
-        raise OutputError(f"{str(path)!r} cannot be written: its folder does not exist")
+    make_folder(path.absolute().parent)
 
 
 def refuse_given(options: Mapping[str, Any], why: str) -> None:

@@ -20,14 +20,12 @@ if TYPE_CHECKING:
     from tasktheme.learners.meta import MetaLearner
     from tasktheme.ptm import PTM
 
-_SIDE = 64  # pixels of an image where neither an option nor a model says how many
-
 
 @dataclass(frozen=True)
 class Source:
     """The data that a command was pointed at.
 
-    With a ``model`` image files become like those that it knows: of its size unless there is one, grey or in colour, and
+    With a ``model`` images become like those that it knows: of its size unless there is one, grey or in colour, and
     inverted where they are negatives, unless ``invert`` says whether. With ``trained`` ones alone they are of their size. What
     the trainings of ``model`` and of ``trained`` held out of data of this name is held out again, unless ``held_out`` says what.
     """
@@ -137,15 +135,15 @@ class Source:
         size = self._known_side() if self.size is None else self.size
         return {"size": size, "channels": channels, "allow_damaged": self.allow_damaged, "progress": not self.quiet}
 
-    def _known_side(self) -> int:
-        """The side in pixels of the images that the models take."""
+    def _known_side(self) -> int | None:
+        """The side in pixels of the images that the models take, where they take square ones."""
         shapes = [one.point_shape for one in (self.model, *self.trained) if one is not None]
-        sides = {shape[-1] for shape in shapes if len(shape) == 3} or {_SIDE}
+        sides = {shape[-1] for shape in shapes if len(shape) == 3 and shape[1] == shape[2]}
         if len(sides) > 1:
             raise SettingsError(
                 f"the models given take images of different sizes: {' and '.join(map(str, sorted(sides)))} pixels"
             )
-        return sides.pop()
+        return sides.pop() if sides else None
 
     def _inverts(self, images: Dataset) -> bool:
         """Whether black and white are to be exchanged; where nobody has said so, a line tells it."""

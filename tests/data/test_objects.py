@@ -14,8 +14,9 @@ from PIL import Image
 from torch.utils.data import Dataset as TorchDataset
 from torch.utils.data import IterableDataset, TensorDataset
 
-from tasktheme.data.loading import load_dataset
-from tasktheme.errors import DataError
+from tasktheme.data.dataset import Dataset
+from tasktheme.data.loading import load_dataset, load_tasks
+from tasktheme.errors import DataError, SettingsError
 
 X = np.arange(48, dtype=np.float32).reshape(8, 6)
 Y = np.array([0, 0, 1, 1, 2, 2, 3, 3])
@@ -111,6 +112,36 @@ def test_arrays_in_memory() -> None:
     np.testing.assert_array_equal(split.test.x, X[[2, 3, 6, 7]])
     assert load_dataset((X, Y, Y // 2), seed=1).test.class_names in {("0", "1"), ("2", "3")}
     assert load_dataset((torch.tensor(X, requires_grad=True), torch.tensor(Y))).train.point_shape == (6,)
+
+
+def test_held_out_names_may_be_numbers_as_labels_are() -> None:
+    assert load_dataset((X, Y), split=[3, 1]).test.class_names == ("1", "3")
+
+
+def test_images_in_arrays_are_resized_as_files_are_where_a_size_is_given(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (8, 28, 20), dtype=np.uint8)
+    for i, image in enumerate(pixels):
+        (tmp_path / "images" / str(Y[i])).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(tmp_path / "images" / str(Y[i]) / f"{i}.png")
+    np.savez(tmp_path / "images.npz", x=pixels, y=Y)
+    expected = load_dataset(tmp_path / "images", size=32, split=["0"], progress=False).train.x
+    items = TensorDataset(torch.tensor(pixels[:, None]), torch.tensor(Y))
+    for source in ((pixels, Y), (pixels[:, None] / 255.0, Y), items, tmp_path / "images.npz", Dataset.from_arrays(pixels, Y)):
+        np.testing.assert_array_equal(load_dataset(source, size=32, split=["0"], progress=False).train.x, expected)
+        assert load_dataset(source, split=["0"], progress=False).train.point_shape == (1, 28, 20)
+    colour = load_dataset((pixels, Y), size=32, channels=3, split=["0"]).train.x
+    np.testing.assert_array_equal(colour, np.repeat(expected, 3, axis=1))
+    np.testing.assert_array_equal(load_dataset((colour, Y[2:]), size=32, channels=1, split=["1"]).train.x, expected[2:])
+    tasks = {"a": pixels[2:5], "b": pixels[5:]}
+    np.savez(tmp_path / "tasks.npz", **tasks)
+    for source in (tasks, list(tasks.values()), tmp_path / "tasks.npz"):
+        np.testing.assert_array_equal(load_tasks(source, size=32).x, expected)
+    assert load_dataset((X, Y), size=32).train.point_shape == (6,)
+
+
+def test_columns_are_for_hugging_face_alone() -> None:
+    with pytest.raises(SettingsError, match="columns are those of a Hugging Face data set, got tuple: leave columns out"):
+        load_dataset((X, Y), columns=("x", "y"))
 
 
 def test_label_lengths_must_match() -> None:

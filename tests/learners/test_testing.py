@@ -98,7 +98,7 @@ def test_mean_and_interval_are_those_of_the_field() -> None:
 
 
 def test_accuracies_survive_a_file(tmp_path: Path) -> None:
-    file = tmp_path / "a.parquet"
+    file = tmp_path / "made" / "a.parquet"
     found = Accuracies(
         np.array([0.25, 0.5]), {"classes": ["a b", "b c"], "group": ["x", "mixed"]}, {"seed": 1, "learner": "maml"}
     )

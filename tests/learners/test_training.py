@@ -291,12 +291,31 @@ def test_predict_takes_plain_arrays(fitted: tt.MetaLearner) -> None:
         (([0, 1, 3],), "from 0 to 2"),
         (([0, 1, 1],), "needs a labelled point"),
         (([0, 1, 2, 2],), "a label for each of the 3"),
+        ((["a", "b", "c"],), "whole numbers from 0 to 2"),
+        (([0, 1.5, 2],), "whole numbers from 0 to 2"),
+        (([0, np.nan, 2],), "whole numbers from 0 to 2"),
     ],
 )
 def test_bad_labels(fitted: tt.MetaLearner, arguments: tuple[Any], words: str) -> None:
     x = small_images().x
     with pytest.raises(DataError, match=words):
         fitted.predict(x[:3], *arguments, x[:2])
+
+
+@pytest.mark.parametrize(
+    ("queries", "words"),
+    [
+        (np.full((2, 1, 16, 16), np.nan), "query: data point 0 holds a NaN"),
+        (np.zeros((0, 1, 16, 16)), "query: is empty; at least one data point"),
+        ([], "query: is empty; at least one data point"),
+        (np.zeros((2, 1, 8, 8)), r"query: expected images of shape \(1, 16, 16\), got an array of shape \(2, 1, 8, 8\)"),
+        (np.full((2, 1, 16, 16), 255.0), r"query: images of dtype float64 must lie in \[0, 1\]"),
+    ],
+)
+def test_bad_queries(fitted: tt.MetaLearner, queries: Any, words: str) -> None:
+    x = small_images().x
+    with pytest.raises(DataError, match=words):
+        fitted.predict(x[[0, 10, 20]], [0, 1, 2], queries)
 
 
 def test_bad_input(fitted: tt.MetaLearner, tmp_path: Path) -> None:
@@ -315,6 +334,8 @@ def test_bad_input(fitted: tt.MetaLearner, tmp_path: Path) -> None:
         tt.MetaLearner("maml", patience=1, **TINY).fit(images, 4)
     with pytest.raises(SettingsError, match="tasks, the number"):
         tt.MetaLearner("maml").fit(images, 0)
+    with pytest.raises(DataError, match="has 8 classes, but tasks ask for 1000 ways"):
+        tt.MetaLearner("protonet", **changes("protonet", ways=1000)).fit(images, 4)
     with pytest.raises(DataError, match="no labels"):
         tt.MetaLearner("maml").fit(tt.Dataset.from_tasks([images.x[:4]]), 4)
     with pytest.raises(tt.TaskThemeError, match="not trained"):

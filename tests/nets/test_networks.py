@@ -163,10 +163,19 @@ def test_seed_alone_decides_the_weights_and_the_global_generator_is_left_alone()
     assert not torch.equal(first.encoder.head.weight, other.encoder.head.weight)
 
 
-@pytest.mark.parametrize("size", [(24, 16), (16, 24), (8, 8)])
-def test_images_that_cannot_be_halved_are_an_error(size: tuple[int, int]) -> None:
-    with pytest.raises(SettingsError, match=rf"{size[0]}x{size[1]} do not divide by 16"):
+@pytest.mark.parametrize(
+    ("size", "larger", "filters"),
+    [((24, 16), 32, "8,16,32"), ((16, 24), 32, "8,16,32"), ((28, 28), 32, "8,16"), ((8, 8), 16, "8,16,32"), ((33, 32), 48, "")],
+)
+def test_images_that_cannot_be_halved_are_an_error_that_says_what_fits(size: tuple[int, int], larger: int, filters: str) -> None:
+    with pytest.raises(SettingsError) as error:
         Networks(Settings(), (1, *size), CPU)
+    fewer = f", or change the setting: filters=[{filters}]" if filters else ""
+    told = f"{size[0]}x{size[1]} do not divide by 16, as 4 modules of stride 2 need; load them with size={larger}{fewer}"
+    assert str(error.value).endswith(told)
+    Networks(Settings(), (1, larger, larger), CPU)
+    if filters:
+        Networks(Settings().changed({"filters": [int(f) for f in filters.split(",")]}), (1, *size), CPU)
 
 
 @pytest.mark.parametrize(("encoder", "shape"), [("identity", (1, 16, 16)), ("vector", (1, 16, 16)), ("convolutional", (5,))])

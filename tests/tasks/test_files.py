@@ -172,6 +172,11 @@ def test_parquet_brings_back_the_same_and_other_tools_read_it(tmp_path: Path) ->
     assert plain["group"][:2] == ["א", "<b>"]
 
 
+def test_save_makes_the_folder(tmp_path: Path) -> None:
+    make().save(tmp_path / "a" / "b" / "tasks.parquet")
+    assert len(tt.TaskSet.load(tmp_path / "a" / "b" / "tasks.parquet")) == len(make())
+
+
 def test_save_does_not_overwrite_unasked(tmp_path: Path) -> None:
     file = tmp_path / "tasks.parquet"
     make().save(file)
@@ -179,8 +184,8 @@ def test_save_does_not_overwrite_unasked(tmp_path: Path) -> None:
         make().save(file)
     make(count=3).save(file, overwrite=True)
     assert len(tt.TaskSet.load(file)) == 3
-    with pytest.raises(OutputError, match="cannot write"):
-        make().save(tmp_path / "absent" / "tasks.parquet")
+    with pytest.raises(OutputError, match="cannot make the folder"):
+        make().save(file / "tasks.parquet")
     assert [path.name for path in tmp_path.iterdir()] == ["tasks.parquet"]
 
 

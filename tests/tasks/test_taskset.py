@@ -115,6 +115,13 @@ def test_tasks_of_different_models_do_not_mix() -> None:
             make().nearest(other)
 
 
+@pytest.mark.parametrize("method", ["kl", "symmetric_kl", "hellinger", "jensen_shannon", "nearest", "novelty"])
+@pytest.mark.parametrize("other", [np.ones((3, 4)), None])
+def test_other_things_than_task_sets_are_one_line(method: str, other: object) -> None:
+    with pytest.raises(DataError, match=f"expected a TaskSet to compare with, such as embed gives, got {type(other).__name__}"):
+        getattr(make(), method)(other)
+
+
 def test_slicing_takes_everything_along() -> None:
     tasks = make()
     some = tasks[[3, 1]]

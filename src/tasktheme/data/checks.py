@@ -30,13 +30,13 @@ def check_data(x: npt.NDArray[Any], *, what: str) -> npt.NDArray[Any]:
     """
     if x.dtype.kind not in "biuf":
         raise DataError(f"{what}: expected an array of real numbers, got dtype {x.dtype}")
+    if x.shape[:1] == (0,):
+        raise DataError(f"{what}: is empty; at least one data point is needed")
     if x.ndim not in (2, 3, 4):
         raise DataError(
             f"{what}: expected vectors (points, features) or images (points, height, width) or "
             f"(points, channels, height, width), got shape {x.shape}"
         )
-    if len(x) == 0:
-        raise DataError(f"{what}: is empty; at least one data point is needed")
     if 0 in x.shape:
         raise DataError(f"{what}: has an empty dimension, shape {x.shape}")
     return _check_vectors(x, what) if x.ndim == 2 else _check_images(x, what)

@@ -17,7 +17,7 @@ from tasktheme.data.episodes import Episodes, EpisodeStream, Range
 from tasktheme.data.task_lists import TaskList, all_combinations
 from tasktheme.errors import DataError
 
-_WAYS = 5  # classes in a task, where nobody says how many
+WAYS = 5  # classes in a task, where nobody says how many
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,7 +228,7 @@ class Dataset:
     ) -> EpisodeStream:
         """The tasks of :meth:`episodes`, drawn some at a time: for more of them than memory holds (``PTM.embed_stream``)."""
         if ways is None and tasks is None:
-            ways = _WAYS
+            ways = WAYS
         return EpisodeStream.open(self, ways=ways, shots=shots, tasks=tasks, n=n, seed=seed, within_group=within_group)
 
 

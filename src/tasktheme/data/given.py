@@ -45,7 +45,7 @@ def _as_unlabelled(tasks: Arrays) -> Dataset:
     if isinstance(tasks, Mapping):
         return Dataset.from_tasks(list(tasks.values()), names=[str(name) for name in tasks])
     if isinstance(tasks, str | os.PathLike):
-        raise DataError(f"expected tasks, got the path {str(tasks)!r}: load them with load_tasks")
+        raise DataError(f"expected tasks, got {str(tasks)!r}: load it with load_dataset, or as unlabelled tasks with load_tasks")
     if not isinstance(tasks, Sequence) or isinstance(tasks, bytes):
         raise DataError(f"expected a data set or a list of tasks, each an array of data points, got {type(tasks).__name__}")
     return Dataset.from_tasks(tasks)

@@ -19,7 +19,14 @@ from tasktheme.data.glyphs import load_glyphs
 from tasktheme.data.images import ImageForm
 from tasktheme.data.layout import arrange_classes, arrange_tasks
 from tasktheme.data.mini_imagenet import load_mini_imagenet
-from tasktheme.data.objects import dataset_from_hugging_face, dataset_from_npz, dataset_from_torch, is_hugging_face, read_npz
+from tasktheme.data.objects import (
+    dataset_from_hugging_face,
+    dataset_from_npz,
+    dataset_from_torch,
+    form_images,
+    is_hugging_face,
+    read_npz,
+)
 from tasktheme.data.omniglot import load_omniglot
 from tasktheme.data.splits import Split, split_dataset, split_of_parts
 from tasktheme.errors import DataError, MissingDataError, SettingsError
@@ -38,7 +45,7 @@ def load_dataset(
     source: Any,
     *,
     data_dir: str | Path | None = None,
-    size: int = 64,
+    size: int | None = None,
     channels: int | None = None,
     split: Split | None = None,
     seed: int = 0,
@@ -59,8 +66,8 @@ def load_dataset(
               Images (N, channels, height, width) or features (N, D);
             - a map-style torch data set of (x, y) or (x, y, group); a Hugging Face data set; a :class:`Dataset`.
         data_dir: where data sets with a name are looked for; else TASKTHEME_DATA, else the user's cache folder.
-        size: side in pixels that images are resized to; arrays stay as they are.
-        channels: 1 for grey, 3 for colour; by default grey where all images are.
+        size: side in pixels that images are resized to; by default 64, and arrays stay as they are.
+        channels: 1 for grey, 3 for colour; by default grey where all images are. Arrays change with ``size`` alone.
         split: the fraction of groups (of classes, where there is one group) held out, by default a quarter; or the names of
             those held out.
         seed: which groups or classes a fraction takes.
@@ -70,7 +77,9 @@ def load_dataset(
 
     Images are decoded once and kept in the cache folder (TASKTHEME_CACHE), until a file or a setting changes.
     """
-    decoding = Decoding(ImageForm(size, channels), allow_damaged=allow_damaged, progress=progress)
+    decoding = Decoding(_form(size, channels), allow_damaged=allow_damaged, progress=progress)
+    if columns is not None and not is_hugging_face(source):
+        raise SettingsError(f"columns are those of a Hugging Face data set, got {type(source).__name__}: leave columns out")
     if isinstance(source, str) and is_named(source):
         name = _plain(source)
         if split is not None:
@@ -85,13 +94,13 @@ def load_dataset(
         dataset = dataset_from_npz(path)
     else:
         dataset = _from_object(source, decoding, columns)
-    return split_dataset(dataset, split, seed=seed)
+    return split_dataset(_resized(dataset, size, channels), split, seed=seed)
 
 
 def load_tasks(
     source: Any,
     *,
-    size: int = 64,
+    size: int | None = None,
     channels: int | None = None,
     allow_damaged: bool = False,
     progress: bool = True,
@@ -101,8 +110,8 @@ def load_tasks(
     Args:
         source: a folder in which each sub-folder is a task, with all images in it and below, or a zip of such a folder; an
             ``.npz`` file in which each array is one; a dictionary of arrays; or a list of arrays.
-        size: side in pixels that images are resized to; arrays stay as they are.
-        channels: 1 for grey, 3 for colour; by default grey where all images are.
+        size: side in pixels that images are resized to; by default 64, and arrays stay as they are.
+        channels: 1 for grey, 3 for colour; by default grey where all images are. Arrays change with ``size`` alone.
         allow_damaged: leave out images that cannot be read, with a warning; otherwise they are an error.
         progress: show progress bars on standard error.
     """
@@ -111,20 +120,30 @@ def load_tasks(
     if isinstance(source, str | os.PathLike):
         path = existing(source)
         if path.suffix.lower() != ".npz":
-            decoding = Decoding(ImageForm(size, channels), allow_damaged=allow_damaged, progress=progress)
+            decoding = Decoding(_form(size, channels), allow_damaged=allow_damaged, progress=progress)
             name = path_name(path)
             zipped = None if path.is_dir() else name
             arrange = partial(arrange_tasks, zipped=zipped)
             return load_images(open_files(path), arrange, decoding, name=name, layout=f"tasks, {zipped=}", unlabelled=True)[""]
         arrays = read_npz(path)
-        return Dataset.from_tasks(list(arrays.values()), names=list(arrays), name=path.stem)
-    if isinstance(source, Dataset) and source.unlabelled:
-        return source
-    if isinstance(source, Mapping):
-        return Dataset.from_tasks(list(source.values()), names=[str(name) for name in source])
-    if isinstance(source, Sequence):
-        return Dataset.from_tasks(source)
-    raise DataError(f"expected a list of tasks, each an array of data points, or a path; got {type(source).__name__}")
+        tasks = Dataset.from_tasks(list(arrays.values()), names=list(arrays), name=path.stem)
+    elif isinstance(source, Dataset) and source.unlabelled:
+        tasks = source
+    elif isinstance(source, Mapping):
+        tasks = Dataset.from_tasks(list(source.values()), names=[str(name) for name in source])
+    elif isinstance(source, Sequence):
+        tasks = Dataset.from_tasks(source)
+    else:
+        raise DataError(f"expected a list of tasks, each an array of data points, or a path; got {type(source).__name__}")
+    return _resized(tasks, size, channels)
+
+
+def _form(size: int | None, channels: int | None) -> ImageForm:
+    return ImageForm(channels=channels) if size is None else ImageForm(size, channels)
+
+
+def _resized(dataset: Dataset, size: int | None, channels: int | None) -> Dataset:
+    return dataset if size is None else form_images(dataset, ImageForm(size, channels))
 
 
 def is_named(source: str) -> bool:

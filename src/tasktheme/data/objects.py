@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from PIL import Image
 from tasktheme.data.checks import as_array
 from tasktheme.data.dataset import Dataset
 from tasktheme.data.decoding import Decoding
-from tasktheme.data.images import form_image, why_unreadable
+from tasktheme.data.images import ImageForm, form_image, why_unreadable
 from tasktheme.errors import DataError
 from tasktheme.progress import progress_bar
 from tasktheme.untrusted import read_npz_arrays, shorten
@@ -41,6 +42,19 @@ def dataset_from_npz(file: Path) -> Dataset:
         hint = "; where each array is a task: load_tasks, or --unlabelled" if arrays else ""
         raise DataError(f"{str(file)!r}: expected the arrays x, y and perhaps groups, got {some or 'none'}{hint}")
     return Dataset.from_arrays(arrays["x"], arrays["y"], arrays.get("groups"), name=file.stem)
+
+
+def form_images(dataset: Dataset, form: ImageForm) -> Dataset:
+    """The same data set, its images brought to the form; one of vectors stays as it is."""
+    if dataset.x.ndim != 4:
+        return dataset
+    shape = (form.channels or dataset.point_shape[0], form.size, form.size)
+    if dataset.point_shape == shape:
+        return dataset
+    x = np.empty((len(dataset), *shape), dtype=np.uint8)
+    for i, image in enumerate(dataset.x):
+        x[i] = form_image(Image.fromarray(image[0] if len(image) == 1 else image.transpose(1, 2, 0)), form)
+    return replace(dataset, x=x)
 
 
 def is_hugging_face(source: object) -> bool:

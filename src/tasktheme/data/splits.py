@@ -13,7 +13,7 @@ from tasktheme.data.dataset import Dataset, DataSplit
 from tasktheme.data.random import random_order
 from tasktheme.errors import DataError, SettingsError
 
-Split = float | Sequence[str]
+Split = float | Sequence[str | int]
 
 DEFAULT_FRACTION = 0.25
 _SPLIT = 100  # stream of random numbers
@@ -33,7 +33,7 @@ def split_dataset(dataset: Dataset, split: Split | None = None, *, seed: int = 0
     if split is None or isinstance(split, int | float):
         held_out = _draw(dataset, DEFAULT_FRACTION if split is None else split, seed)
     else:
-        names = (split,) if isinstance(split, str) else tuple(split)
+        names = (split,) if isinstance(split, str) else tuple(map(str, split))
         held_out = np.zeros(len(dataset.class_names), dtype=np.bool_)
         for name in names:
             held_out |= _named(dataset, name)

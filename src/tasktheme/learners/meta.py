@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from tasktheme.data.checks import as_array, check_data
 from tasktheme.data.dataset import Dataset, DataSplit
 from tasktheme.device import find_device
 from tasktheme.errors import DataError, ModelFileError, NotFittedError, SettingsError
@@ -128,9 +129,10 @@ class MetaLearner:
         queries together (docs/decisions.md), so ask for all of a task at once: what is said of one depends on the others.
         """
         learner = self._require_fitted()
-        labels = torch.as_tensor(np.asarray(support_y), dtype=torch.int64, device=self.device)
-        if labels.ndim != 1 or not bool(((labels >= 0) & (labels < self.settings.ways)).all()):
+        given = as_array(support_y, what="labels")
+        if given.ndim != 1 or given.dtype.kind not in "biuf" or not np.isin(given, np.arange(self.settings.ways)).all():
             raise DataError(f"labels must be whole numbers from 0 to {self.settings.ways - 1}, one for each labelled point")
+        labels = torch.as_tensor(given, dtype=torch.int64, device=self.device)
         if len(set(labels.tolist())) < self.settings.ways:
             raise DataError(f"each of the {self.settings.ways} classes needs a labelled point")
         images = [self._images(x, what) for x, what in ((support_x, "support"), (query_x, "query"))]
@@ -195,10 +197,12 @@ class MetaLearner:
         return self._learner
 
     def _images(self, x: npt.ArrayLike, what: str) -> torch.Tensor:
-        array = torch.as_tensor(np.asarray(x), device=self.device)
+        given = as_array(x, what=what)
+        check_data(given, what=what)
         shape = self._require_fitted().point_shape
-        if tuple(array.shape[1:]) != shape or not len(array):
-            raise DataError(f"{what}: expected images of shape {shape}, got an array of shape {tuple(array.shape)}")
+        if given.shape[1:] != shape:
+            raise DataError(f"{what}: expected images of shape {shape}, got an array of shape {given.shape}")
+        array = torch.as_tensor(given, device=self.device)
         return (array.float() / 255.0 if array.dtype == torch.uint8 else array.float()).unsqueeze(0)
 
 

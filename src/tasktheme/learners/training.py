@@ -64,7 +64,8 @@ class MetaTrainer:
         self.learner.to(self.device)
         self.points = PointSource(self.dataset, self.device)
         ways, classes = settings.training_ways, len(self.dataset.class_names)
-        if settings.ways <= classes < ways:
+        make_sampler(self.dataset, settings, self.device, ways=settings.ways, seed=settings.seed)  # too few to be tested with?
+        if classes < ways:
             raise DataError(
                 f"{self.dataset.name!r} has {classes} classes, but training tasks ask for {ways} ways; set train_ways to fewer"
             )

@@ -25,13 +25,15 @@ def to_unit(x: Tensor) -> Tensor:
     return x.float().div_(255.0) if x.dtype == torch.uint8 else x
 
 
-def _smallest_map(point_shape: Sequence[int], modules: int) -> tuple[int, int]:
+def _smallest_map(point_shape: Sequence[int], filters: Sequence[int]) -> tuple[int, int]:
     _, height, width = point_shape
-    factor = 2**modules
+    factor = 2 ** len(filters)
     if height % factor or width % factor:
+        fitting = max(m for m in range(len(filters)) if not (height % 2**m or width % 2**m))
+        fewer = f", or change the setting: filters=[{','.join(map(str, filters[:fitting]))}]" if fitting else ""
         raise SettingsError(
-            f"images of {height}x{width} do not divide by {factor}, as {modules} modules of stride 2 need; "
-            "resize them, or change the setting 'filters'"
+            f"images of {height}x{width} do not divide by {factor}, as {len(filters)} modules of stride 2 need; "
+            f"load them with size={-(-max(height, width) // factor) * factor}{fewer}"
         )
     return height // factor, width // factor
 
@@ -41,7 +43,7 @@ class ConvolutionalEncoder(nn.Module):
 
     def __init__(self, point_shape: Sequence[int], filters: Sequence[int], latent_dim: int, norm: Norm) -> None:
         super().__init__()
-        height, width = _smallest_map(point_shape, len(filters))
+        height, width = _smallest_map(point_shape, filters)
         channels = [point_shape[0], *filters]
         self.convolutions = nn.ModuleList(Halving(a, b) for a, b in pairwise(channels))
         self.norms = nn.ModuleList(make_norm(norm, c) for c in filters)
@@ -63,7 +65,7 @@ class ConvolutionalDecoder(nn.Module):
 
     def __init__(self, point_shape: Sequence[int], filters: Sequence[int], latent_dim: int, norm: Norm) -> None:
         super().__init__()
-        self._map = (filters[-1], *_smallest_map(point_shape, len(filters)))
+        self._map = (filters[-1], *_smallest_map(point_shape, filters))
         self.dimensions = int(torch.Size(point_shape).numel())
         self.stem = nn.Linear(latent_dim, int(torch.Size(self._map).numel()))
         channels = [*reversed(filters), point_shape[0]]

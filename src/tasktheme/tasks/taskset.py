@@ -16,6 +16,7 @@ from scipy.special import betaincinv
 
 from tasktheme import distributed
 from tasktheme.errors import DataError, OutputError
+from tasktheme.files import make_folder
 from tasktheme.maths import dirichlet
 from tasktheme.tasks import distances
 from tasktheme.tasks.distances import Direction, Floats
@@ -217,6 +218,7 @@ class TaskSet:
         A known task's own distance is that to its nearest other known task; of more than ``sample`` known tasks, that many
         stand for all. Sizes matter to KL: bring both sets to one size first (:meth:`resized`) if theirs differ.
         """
+        self.check_same_model(reference)
         if len(reference) < 2:
             raise DataError(f"novelty needs at least two known tasks to compare with, got {len(reference)}")
         if sample < 1:
@@ -247,6 +249,7 @@ class TaskSet:
         target = Path(path)
         if target.exists() and not overwrite:
             raise OutputError(f"{str(target)!r} exists already")
+        make_folder(target.absolute().parent)
         write_tasks(self, target)
 
     @classmethod
@@ -266,6 +269,8 @@ class TaskSet:
 
     def check_same_model(self, other: TaskSet) -> None:
         """DataError where the two cannot be compared."""
+        if not isinstance(other, TaskSet):
+            raise DataError(f"expected a TaskSet to compare with, such as embed gives, got {type(other).__name__}")
         if self.fingerprint != other.fingerprint or self.concentration.shape[1] != other.concentration.shape[1]:
             raise DataError("the two task sets come from different models and cannot be compared: embed both with one model")
 
