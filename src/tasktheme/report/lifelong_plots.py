@@ -93,18 +93,18 @@ def _draw_bars(axes: Axes, results: Sequence[Result], look: Mapping[str, tuple[s
             seen += [*final["seeds"], final["mean"] - spread, final["mean"] + spread]
     room = 0.15 * (max(seen) - min(seen)) or 0.01
     axes.set_ylim(max(0.0, min(seen) - 2.0 * room), max(seen) + room)  # differences are small beside the accuracies
-    axes.set_xticks(range(len(results)), [_bar_label(result) for result in results])
+    axes.set_xticks(range(len(results)), [_bar_label(result) for result in results], fontsize=SMALL - (len(results) > 3))
     axes.yaxis.set_major_formatter(_PERCENT)
     axes.set_ylabel("accuracy")
     counts = sorted({_usual_test(result)[1] or result["final tasks"] for result in results})
-    words = f"last test, {' or '.join(f'{count:,}' for count in counts)} tasks; whiskers: over tasks, dots: seeds"
-    axes.set_title(words + "\npale: after other steps, or on other tasks" * pale, loc="left", fontsize=SMALL, color=FAINT)
+    words = f"last test, {' or '.join(f'{count:,}' for count in counts)} tasks\nwhiskers: over tasks, dots: seeds"
+    axes.set_title(words + "; pale: after other steps, or on other tasks" * pale, loc="left", fontsize=SMALL, color=FAINT)
 
 
 def _bar_label(result: Result) -> str:
     steps, _ = _usual_test(result)
     lines = [learner_title(result["learner"]), *([] if result["setting"] == "induction" else ["transduction"])]
-    return "\n".join([*lines, *([] if steps is None else [f"{steps:,} steps"])])
+    return "\n".join([*lines, *([] if steps is None else [f"{steps:,}\nsteps"])])
 
 
 def _has_curve(result: Result) -> bool:
