@@ -113,7 +113,7 @@ def fit(
         raise _of_settings(error) from error
     if distributed.done_here():
         return
-    model.trained_on |= {"size": size, "held_out": held_out, "unlabelled": unlabelled, "allow_damaged": allow_damaged}
+    model.trained_on |= {"held_out": held_out, "unlabelled": unlabelled, "allow_damaged": allow_damaged}
     model.trained_on["turned"] = turned
     save_result(model, out, checkpoint, overwrite=overwrite, kind=MODEL)
     if not quiet:

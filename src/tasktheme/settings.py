@@ -59,12 +59,15 @@ class CheckedSettings:
         """What each setting means: the text below it, which Python itself does not keep."""
         texts: dict[str, str] = {}
         for kind in reversed(cls.__mro__[:-1]):
-            body = cast(ast.ClassDef, ast.parse(inspect.getsource(kind)).body[0]).body
+            try:
+                body = cast(ast.ClassDef, ast.parse(inspect.getsource(kind)).body[0]).body
+            except OSError:  # installed without its source
+                continue
             for line, below in pairwise(body):
                 match line, below:
                     case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
                         texts[name] = " ".join(text.split())
-        return {field.name: texts[field.name] for field in dataclasses.fields(cls)}
+        return {field.name: texts.get(field.name, "") for field in dataclasses.fields(cls)}
 
 
 @dataclass(frozen=True)

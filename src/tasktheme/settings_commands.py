@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from tasktheme.errors import SettingsError
 from tasktheme.options import PresetName, print_table
 
 
@@ -25,7 +26,7 @@ def settings(
         Kind,
         typer.Argument(help="Of a task model (fit), of a meta-learner, or of experiment lifelong beside those of its learner."),
     ] = Kind.fit,
-    preset: Annotated[PresetName, typer.Option(help="Whose values to show, of a task model.")] = PresetName.default,
+    preset: Annotated[PresetName | None, typer.Option(help="Whose values to show, of a task model.")] = None,
 ) -> None:
     """Every setting that --set, a settings file or Python can change: its name, value and meaning.
 
@@ -38,7 +39,9 @@ def settings(
 
     shown: CheckedSettings
     if kind is Kind.fit:
-        shown = Settings.preset(preset.value)
+        shown = Settings.preset((preset or PresetName.default).value)
+    elif preset is not None:
+        raise SettingsError("--preset: this goes with the settings of a task model")
     elif kind is Kind.lifelong:
         shown = LifelongSettings()
     else:

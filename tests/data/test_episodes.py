@@ -209,9 +209,11 @@ def test_episodes_are_indexed_like_an_array() -> None:
         assert len(episodes[which]) == 2
     assert torch.equal(episodes[[4, 0]].batch.rows, episodes.batch.rows[[4, 0]])
     assert torch.equal(episodes[np.arange(5) > 2].classes, episodes.classes[3:])
-    for outside in (5, -6):
+    assert torch.equal(episodes[::-2].batch.rows, episodes.batch.rows[[4, 2, 0]])
+    for outside in (5, -6, np.array([[0, 1]]), True):
         with pytest.raises(IndexError):
             episodes[outside]
+    assert episodes[[]].fewest_shots() == 0
 
 
 def test_class_names_and_groups() -> None:

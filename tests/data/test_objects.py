@@ -139,6 +139,16 @@ def test_images_in_arrays_are_resized_as_files_are_where_a_size_is_given(tmp_pat
     assert load_dataset((X, Y), size=32).train.point_shape == (6,)
 
 
+def test_parts_of_a_split_are_resized_too_and_not_split_again() -> None:
+    x, y = np.random.default_rng(0).integers(0, 256, (40, 3, 20, 30), dtype=np.uint8), np.arange(40) // 10
+    split = load_dataset((x, y))
+    small = load_dataset(split, size=16)
+    assert (small.train.point_shape, small.test.point_shape, small.val) == ((3, 16, 16), (3, 16, 16), None)
+    np.testing.assert_array_equal(small.train.x, load_dataset((x, y), size=16).train.x)
+    with pytest.raises(SettingsError, match="is split already"):
+        load_dataset(split, split=0.5)
+
+
 def test_columns_are_for_hugging_face_alone() -> None:
     with pytest.raises(SettingsError, match="columns are those of a Hugging Face data set, got tuple: leave columns out"):
         load_dataset((X, Y), columns=("x", "y"))

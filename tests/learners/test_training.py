@@ -283,6 +283,8 @@ def test_predict_takes_plain_arrays(fitted: tt.MetaLearner) -> None:
     np.testing.assert_allclose(probabilities.sum(axis=1), 1.0, rtol=1e-5)
     real = fitted.predict(data.x[[0, 10, 20]] / 255.0, [0, 1, 2], data.x[[1, 11, 21, 2]] / 255.0)
     np.testing.assert_allclose(real, probabilities, rtol=1e-4)
+    turned = fitted.predict(data.x[[20, 10, 0]][::-1], np.array([2, 1, 0])[::-1], (data.x[[1, 11, 21, 2]] / 255.0).astype(">f4"))
+    np.testing.assert_allclose(turned, probabilities, rtol=1e-4)  # neither strides nor bytes the usual way round
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,19 @@ def test_a_policy_of_ones_own() -> None:
     assert found.reasons[0].endswith("no. 1 of 30")
 
 
+@pytest.mark.parametrize("greedy", [False, True])
+def test_a_task_that_a_policy_never_wants_is_picked_last_and_once(greedy: bool) -> None:
+    class Picky(Third):
+        memory = 5
+
+    Picky.greedy = greedy
+    pool, never = task_set(10), torch.full((10,), -torch.inf)
+    never[[4, 7]] = torch.tensor([1.0, 2.0])
+    picks = tt.select(pool, Picky(never), 8, recent=pool[[0, 1]]).indices
+    assert list(picks[:2]) == [7, 4]
+    assert sorted(picks) == list(range(2, 10))
+
+
 @pytest.mark.parametrize("wrong", [np.ones(30), torch.ones(3), torch.full((30,), torch.nan), torch.ones(30, 1)])
 def test_a_policy_that_gives_no_scores_is_told(wrong: object) -> None:
     with pytest.raises(DataError, match="'third' must give a tensor of 30 numbers, one for each task"):

@@ -306,5 +306,5 @@ def test_ctrl_c_on_the_command_line_keeps_the_state_and_resume_goes_on(
     code, _, err = run(*command, "--resume")
     assert code == 0, err
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
-    trained_on = tt.PTM.load(tmp_path / "model").trained_on
-    assert (trained_on["data"], trained_on["tasks"], trained_on["size"]) == ("glyphs", 80, 64)
+    model = tt.PTM.load(tmp_path / "model")
+    assert (model.trained_on["data"], model.trained_on["tasks"], model.point_shape) == ("glyphs", 80, (1, 64, 64))

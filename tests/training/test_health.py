@@ -53,7 +53,8 @@ def test_a_choice_of_themes_by_few_data_points_is_told(dim: int, covariance: str
 @pytest.mark.parametrize(("wide", "told"), [(100.0, False), (20_000.0, True)])
 def test_features_of_very_different_spread_are_told(wide: float, told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Trainer, "run", lambda *_, **__: None)
-    columns = np.array([1.0, wide, 0.0, 0.0]) * np.random.default_rng(0).normal(size=(2, 9, 4)) + np.array([0, 0, 3.0, 1e6])
+    scale, place = np.array([1.0, 1e-4, 1.0, wide, 0.0, 0.0]), np.array([0, 0, 0, 0, 3.0, 1e6])
+    columns = scale * np.random.default_rng(0).normal(size=(2, 9, 6)) + place
     for encoder, expected in (("identity", told), ("vector", False)):
         with warnings.catch_warnings(record=True) as found:
             warnings.simplefilter("always")
@@ -61,13 +62,15 @@ def test_features_of_very_different_spread_are_told(wide: float, told: bool, mon
         assert ["divide each feature by its standard deviation" in str(one.message) for one in found] == [True] * expected
 
 
-@pytest.mark.parametrize("kept", [True, False])
-def test_unused_themes_that_are_left_alone_are_told(kept: bool) -> None:
-    share = torch.tensor([0.5, 0.001, 0.498, 0.001] if kept else [0.4, 0.1, 0.4, 0.1])
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always")
-        warn_of_unused(share)
-    assert [str(one.message).split(":")[0] for one in found] == ["2 of 4 themes are unused"] * kept
+def test_unused_themes_that_are_left_alone_are_told() -> None:
+    share = torch.tensor([0.5, 0.001, 0.498, 0.001])
+    with pytest.warns(TrainingWarning, match=r"2 of 4 themes are unused.*try unused_themes='revive'"):
+        warn_of_unused(share, SMALL.changed({"unused_themes": "keep"}))
+    with pytest.warns(TrainingWarning, match=r"2 of 4 themes are unused.*try a final EM \(polish_sweeps\)"):
+        warn_of_unused(share, SMALL)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_unused(torch.tensor([0.4, 0.1, 0.4, 0.1]), SMALL)
 
 
 def test_a_training_ends_with_a_word_on_unused_themes() -> None:

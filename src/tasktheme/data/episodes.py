@@ -167,8 +167,14 @@ class Episodes:
 
     def __getitem__(self, part: int | np.integer | slice | Sequence[int] | npt.NDArray[Any]) -> Episodes:
         """Some of the tasks, by slice, indices or a boolean mask; one index gives a list of one task."""
-        rows = part if isinstance(part, slice) else torch.from_numpy(np.atleast_1d(np.arange(len(self))[part]))
+        rows = part if isinstance(part, slice) and (part.step or 1) > 0 else self._places(part)  # such a slice is a view
         return Episodes(self.dataset, self.batch[rows], self.classes[rows], self.class_mask[rows])
+
+    def _places(self, part: Any) -> Int64[Tensor, " t"]:
+        found = np.atleast_1d(np.arange(len(self))[part])
+        if found.ndim > 1:
+            raise IndexError(f"expected places of tasks, one after another, got {part!r}")
+        return torch.from_numpy(found.copy())
 
     def batches(self, size: int) -> Iterator[EpisodeBatch]:
         """The tasks in order, ``size`` at a time."""
@@ -178,7 +184,7 @@ class Episodes:
     def fewest_shots(self) -> int:
         """Data points of the smallest class of any task."""
         points = self.batch.mask.unflatten(1, (self.classes.shape[1], -1)).sum(dim=-1)
-        return int(points[self.class_mask].min())
+        return int(points[self.class_mask].min()) if len(self) else 0
 
     def class_names(self) -> list[list[str]]:
         """Names of each task's classes."""

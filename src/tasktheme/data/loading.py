@@ -86,7 +86,10 @@ def load_dataset(
             raise SettingsError(f"{name} has its own split into training and test classes; leave split out")
         return _NAMED[name](data_directory(data_dir), decoding)
     if isinstance(source, DataSplit):
-        return source
+        if split is not None:
+            raise SettingsError(f"{source.name!r} is split already; leave split out")
+        train, test = (_resized(part, size, channels) for part in (source.train, source.test))
+        return DataSplit(source.name, train, test, source.val and _resized(source.val, size, channels))
     if isinstance(source, str | os.PathLike):
         path = existing(source)
         if path.suffix.lower() != ".npz":

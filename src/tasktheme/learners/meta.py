@@ -132,7 +132,7 @@ class MetaLearner:
         given = as_array(support_y, what="labels")
         if given.ndim != 1 or given.dtype.kind not in "biuf" or not np.isin(given, np.arange(self.settings.ways)).all():
             raise DataError(f"labels must be whole numbers from 0 to {self.settings.ways - 1}, one for each labelled point")
-        labels = torch.as_tensor(given, dtype=torch.int64, device=self.device)
+        labels = torch.tensor(given.astype(np.int64), device=self.device)
         if len(set(labels.tolist())) < self.settings.ways:
             raise DataError(f"each of the {self.settings.ways} classes needs a labelled point")
         images = [self._images(x, what) for x, what in ((support_x, "support"), (query_x, "query"))]
@@ -202,7 +202,8 @@ class MetaLearner:
         shape = self._require_fitted().point_shape
         if given.shape[1:] != shape:
             raise DataError(f"{what}: expected images of shape {shape}, got an array of shape {given.shape}")
-        array = torch.as_tensor(given, device=self.device)
+        plain = np.array(given, dtype=given.dtype.newbyteorder("="), order="C")  # torch takes no other
+        array = torch.from_numpy(plain).to(self.device)
         return (array.float() / 255.0 if array.dtype == torch.uint8 else array.float()).unsqueeze(0)
 
 

@@ -137,15 +137,17 @@ def _enter(policy: Policy, tasks: Tasks, slow: bool, advance: Advance) -> Pool:
 def _scores(policy: Policy, pool: Pool, targets: Pool | None, now: Now) -> Tensor:
     """What a policy, which may be a user's own, gives for each task."""
     scores: object = policy.scores(pool, targets, now)
-    if not isinstance(scores, Tensor) or scores.shape != (len(pool),) or bool(scores.isnan().any()):
-        raise DataError(f"the policy {policy.name!r} must give a tensor of {len(pool)} numbers, one for each task of the pool")
+    if not isinstance(scores, Tensor) or scores.shape != (len(pool),) or scores.is_complex() or bool(scores.isnan().any()):
+        name = getattr(policy, "name", type(policy).__name__)
+        raise DataError(f"the policy {name!r} must give a tensor of {len(pool)} numbers, one for each task of the pool")
     return scores
 
 
 def _at_once(policy: Policy, pool: Pool, targets: Pool | None, now: Now, k: int, left: Tensor) -> list[tuple[int, float, str]]:
     """The best of those that are ``left``."""
     scores = _scores(policy, pool, targets, now)
-    order = torch.where(left, scores, -torch.inf).argsort(descending=True, stable=True)[:k].tolist()
+    rows = left.nonzero().squeeze(1)
+    order = rows[scores[rows].argsort(descending=True, stable=True)][:k].tolist()
     return [(row, float(scores[row]), policy.reason(pool, targets, now, scores, row)) for row in order]
 
 
@@ -155,7 +157,8 @@ def _greedily(policy: Policy, pool: Pool, targets: Pool | None, now: Now, k: int
     left = left.clone()
     for _ in range(k):
         scores = _scores(policy, pool, targets, now)
-        row = int(torch.where(left, scores, -torch.inf).argmax())
+        rows = left.nonzero().squeeze(1)
+        row = int(rows[scores[rows].argmax()])
         picks.append((row, float(scores[row]), policy.reason(pool, targets, now, scores, row)))
         left[row] = False
         kept = pool.kept[row : row + 1]

@@ -25,7 +25,8 @@ _LARGEST_SHARE = 0.9  # of all data points in one theme
 _LEAST_INFORMATION = 1.0  # nats that an embedding can say about its data point: below, not three points can be told apart
 
 _MOST_FEATURES = 1000  # whose covariances are quick to factorise
-_WIDEST = 300.0  # deviations of the narrowest feature in that of the widest
+_WIDEST = 300.0  # deviations of a middling feature in that of the widest
+_SPREAD_POINTS = 10_000  # data points that these are measured on
 
 
 def warn_of_wide_themes(dim: int) -> None:
@@ -38,13 +39,14 @@ def warn_of_wide_themes(dim: int) -> None:
 
 
 def warn_of_units(x: npt.NDArray[Any]) -> None:
-    """Warn where features, used as they are, differ so much in spread that the widest alone decide (docs/model.md)."""
-    spread = x.std(axis=0, dtype=np.float64)
-    spread = spread[spread > 1e-12 * np.abs(x).max(axis=0, initial=0.0)]  # a feature that never changes says nothing
-    if len(spread) and spread.max() > _WIDEST * spread.min():
+    """Warn where a feature, used as it is, varies so much more than most that it alone decides (docs/model.md)."""
+    some = x[:: max(1, len(x) // _SPREAD_POINTS)].astype(np.float64)
+    spread = some.std(axis=0)
+    spread = np.sort(spread[spread > 1e-12 * np.abs(some).max(axis=0, initial=0.0)])  # one that never changes says nothing
+    if len(spread) and spread[-1] > _WIDEST * (usual := spread[(len(spread) - 1) // 2]):
         _warn(
-            f"the widest feature varies {spread.max() / spread.min():,.0f} times as much as the narrowest: themes will see "
-            "little else; divide each feature by its standard deviation, or set encoder=vector, which does"
+            f"one feature varies {spread[-1] / usual:,.0f} times as much as most: themes will see little else; divide each "
+            "feature by its standard deviation, or set encoder=vector, which does"
         )
 
 
@@ -64,14 +66,13 @@ def warn_of_compiler(fault: Exception) -> None:
     _warn(f"torch cannot compile this training's step ({first_line(fault)}): it goes on without, and more slowly")
 
 
-def warn_of_unused(share: Float[Tensor, " K"]) -> None:
+def warn_of_unused(share: Float[Tensor, " K"], settings: Settings) -> None:
     """Warn of themes that own next to nothing and were left alone."""
     count = int(unused(share).sum())
     if count:
-        _warn(
-            f"{count} of {len(share)} themes {'is' if count == 1 else 'are'} unused: next to no data point is theirs; train with "
-            "unused_themes='revive' (the default), or with fewer themes"
-        )
+        remedy = "unused_themes='revive'" if settings.unused_themes == "keep" else "a final EM (polish_sweeps), which drops them"
+        are = "is" if count == 1 else "are"
+        _warn(f"{count} of {len(share)} themes {are} unused, next to no data point is theirs: try {remedy}, or fewer themes")
 
 
 def warn_of_themes(share: Float[Tensor, " K"]) -> bool:

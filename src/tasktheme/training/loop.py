@@ -325,7 +325,7 @@ class Trainer:
         if checkpoint is not None:
             checkpoint()
         if not warn_of_themes(self.themes.share):
-            warn_of_unused(self.themes.share)
+            warn_of_unused(self.themes.share, settings)
         if self.networks.decoder is not None:
             some, _ = self.sampler.draw(torch.arange(_CHECKED_TASKS, device=self.device), *self.halves)
             warn_of_embedding([embed_batch(self.networks.encoder, self.data, some)], self.settings)

@@ -212,7 +212,7 @@ def test_a_step_never_waits_for_the_device(
 
 
 @pytest.mark.usefixtures("uncompiled")
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["maml", "protonet", pytest.param("abml", marks=pytest.mark.slow)])
 def test_compiled_arms_live_as_others_do(name: str, model: tt.PTM) -> None:
     """Random learns alike; worst case and predicted look alike; nothing is compiled anew after the preparation."""
     own = {} if name == "protonet" else {"modules": 1, "inner_steps": 1, "test_steps": 1}
