@@ -88,6 +88,8 @@ def load_dataset(
     if isinstance(source, DataSplit):
         if split is not None:
             raise SettingsError(f"{source.name!r} is split already; leave split out")
+        if size is None:
+            return source
         train, test = (_resized(part, size, channels) for part in (source.train, source.test))
         return DataSplit(source.name, train, test, source.val and _resized(source.val, size, channels))
     if isinstance(source, str | os.PathLike):
