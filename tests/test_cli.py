@@ -743,3 +743,25 @@ def test_evaluate_draws_its_measures_and_refuses_other_files(run, model: Path, t
     assert (tmp_path / "e.png").read_bytes().startswith(b"\x89PNG")
     code, _, err = run(*words, tmp_path / "e.txt")
     assert (code, "pictures are written as" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ([], ["^themes +8 +K, the number", "One of full, diagonal"]),
+        (["--preset", "paper"], ["^norm +batch "]),
+        (["maml"], ["^inner_rate +0.01 "]),
+        (["lifelong"], ["^pool +200 +Tasks to choose from"]),
+    ],
+)
+def test_settings_are_listed_with_their_meaning(run, monkeypatch: pytest.MonkeyPatch, words: list[str], shown: list[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    code, out, _ = run("settings", *words)
+    assert code == 0
+    for line in shown:
+        assert re.search(line, out, flags=re.MULTILINE), line
+
+
+def test_a_preset_is_one_of_task_models(run) -> None:
+    code, _, err = run("settings", "maml", "--preset", "paper")
+    assert (code, err) == (2, "tasktheme: --preset: this goes with the settings of a task model\n")
