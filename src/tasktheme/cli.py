@@ -89,9 +89,8 @@ def demo(
         leave(f"{stop}; the demo keeps no state: run it again", INTERRUPTED)
 
 
-for _command in (fit, refit, embed, distances, nearest, novelty, summary, select, evaluate, explore, models):
+for _command in (fit, refit, embed, distances, nearest, novelty, summary, select, evaluate, explore, models, settings):
     app.command()(_command)
-app.command("settings")(settings)
 app.command("meta-train")(meta_train)
 app.command("meta-test")(meta_test)
 experiments = typer.Typer(no_args_is_help=True, help="Reproduce a figure of the paper, or its lifelong learning.")

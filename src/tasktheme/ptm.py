@@ -83,8 +83,7 @@ class PTM:
         self.history: list[dict[str, float]] = []
         self.trained_on: dict[str, Any] = {}
         self._fitted: Fitted | None = None
-        self._asked: Settings | None = None  # of the last fit, which another begins with again
-        self._found: Settings | None = None
+        self._asked = self._found = self.settings  # before and after a fit; another begins with what was asked for
 
     def __repr__(self) -> str:
         state, about = "not fitted", self.trained_on
@@ -120,7 +119,7 @@ class PTM:
         """
         dataset = as_dataset(data)
         tasks, file = check_run(tasks, checkpoint, resume=resume, every=checkpoint_every)
-        settings = self.settings if self._asked is None or self.settings is not self._found else self._asked
+        settings = self._asked if self.settings is self._found else self.settings
         if settings.classification_weight > 0.0 and dataset.unlabelled:
             raise SettingsError("unlabelled tasks cannot train a classification loss: set classification_weight = 0")
         if settings.validation_responsibilities == "reused" and dataset.unlabelled and dataset.counts.min() < 2:
@@ -143,8 +142,8 @@ class PTM:
         compiled = is_compiled(compiled, self.device, tasks)
         trainer = Trainer(settings, networks, dataset, steps, self.device, compiled, float(checkpoint_every))
         run_resumably(trainer, file, save=save_training, load=resume_training, progress=progress)
-        self._asked, self._found = trainer.asked, trainer.settings  # which has the number of themes that there are now
-        self.settings = self._found
+        self._asked = trainer.asked
+        self.settings = self._found = trainer.settings  # with the number of themes that there are now
         self.history = trainer.history
         self.trained_on = {"data": dataset.name, "tasks": steps * settings.batch_tasks}
         if trainer.choice is not None:
