@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 import typer
 from PIL import Image
 
@@ -723,6 +724,16 @@ def test_debug_shows_the_traceback(run) -> None:
     with pytest.raises(tt.TaskThemeError):
         run("--debug", "fit", "nothing", "--out", "m")
     cli._state["debug"] = False
+
+
+def test_a_full_gpu_is_one_line_and_exit_1(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fit(*_: object, **__: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.99 GiB.\nSee documentation")
+
+    monkeypatch.setattr(tt.PTM, "fit", fit)
+    code, _, err = run("fit", "glyphs", "--out", tmp_path / "m", "--tasks", "10", "--quiet")
+    assert (code, err.count("\n")) == (1, 1)
+    assert err.startswith("tasktheme: the GPU has no memory left")
 
 
 def test_summary_of_a_model_tells_what_its_themes_are_made_of(run, model: Path, tasks: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from tasktheme import __version__, distributed
-from tasktheme.errors import Interrupted, LostProcess, OutputError, SettingsError, TaskThemeError, TrainingError
+from tasktheme.errors import Interrupted, LostProcess, OutputError, SettingsError, TaskThemeError, TrainingError, out_of_memory
 from tasktheme.fit_commands import fit, refit
 from tasktheme.learner_commands import ExperimentName, experiment, meta_test, meta_train
 from tasktheme.lifelong_commands import lifelong
@@ -164,6 +164,8 @@ def _run() -> NoReturn:
             raise
         if isinstance(error, OSError) and error.filename is not None:  # a path that cannot be asked for: too long, no access
             leave(f"{str(error.filename)!r}: {error.strerror}", 2)
+        if (full := out_of_memory(error)) is not None:
+            leave(full, 1)
         leave(f"unexpected {type(error).__name__}: {error} (tasktheme --debug ... shows where)", 1)
     if code == INTERRUPTED:  # typer's word for Ctrl-C
         leave("interrupted", INTERRUPTED)

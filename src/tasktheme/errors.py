@@ -43,3 +43,10 @@ class TrainingWarning(UserWarning):
 
 class Interrupted(TaskThemeError, KeyboardInterrupt):
     """Training was interrupted; the message says what was kept and how to go on."""
+
+
+def out_of_memory(error: Exception) -> str | None:
+    """One line instead of torch's account of a GPU's memory; None for any other error."""
+    if type(error).__name__ != "OutOfMemoryError":  # torch's, which is not loaded for this
+        return None
+    return "the GPU has no memory left: other programs may use it; what was saved goes on as after an interrupt"

@@ -63,6 +63,18 @@ def test_accuracy_does_not_depend_on_how_many_tasks_are_tested_at_once(monkeypat
             np.testing.assert_array_equal(task_accuracies(learner, data, classes, seed=0), whole)
 
 
+def test_a_gpu_is_given_fewer_tasks_where_little_memory_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = build_learner("maml", {"filters": 32}, (3, 64, 64))
+    gpu, numbers = torch.device("cuda"), 80 * 64 * 64 * 32
+    for free, tasks in ((140 << 30, (1 << 31) // numbers), (24 << 30, (12 << 30) // (24 * numbers)), (1 << 20, 1)):
+        testing._free_memory.cache_clear()
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _, free=free: (free, 140 << 30))
+        assert testing.tasks_at_once(learner, 80, gpu) == tasks
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (140 << 30, 140 << 30))
+    assert testing.tasks_at_once(learner, 80, gpu) == 1  # as it was first
+    testing._free_memory.cache_clear()
+
+
 @pytest.mark.parametrize("name", SMALL)
 def test_accuracy_is_the_share_of_right_queries_one_task_at_a_time(name: str) -> None:
     data = small_images()

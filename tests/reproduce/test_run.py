@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tasktheme.errors import DataError, Interrupted, OutputError
 from tasktheme.reproduce.plan import Piece
@@ -72,6 +73,16 @@ def test_a_failure_is_one_line_and_stops_only_what_needs_it(tmp_path: Path) -> N
     again = Maker()
     assert run_pieces([A, B, C], tmp_path, again)
     assert again.asked == ["a", "b"]
+
+
+def test_torchs_account_of_a_full_gpu_is_one_line_of_ours(tmp_path: Path) -> None:
+    def call(_: list[str]) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.99 GiB. GPU 0 has a total capacity of 139.80 GiB")
+
+    said: list[str] = []
+    assert not run_pieces([A], tmp_path, call, say=said.append)
+    assert said[-1].startswith("[1/1] a: failed: the GPU has no memory left")
+    assert "GiB" not in said[-1]
 
 
 def test_a_piece_that_makes_nothing_has_failed(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,8 @@ from tasktheme.progress import Advance, progress_bar
 from tasktheme.tasks.files import check_ending
 
 _FORMAT = 1
-_NUMBERS_AT_ONCE = {"cpu": 1 << 23, "cuda": 1 << 31}  # in the first feature maps of the tasks that are tested together
+_NUMBERS_AT_ONCE = {"cpu": 1 << 23, "cuda": 1 << 31}  # at most, in the first feature maps of the tasks that are tested together
+_BYTES_OF_ONE = 48  # of a GPU's free memory for each: up to 23 were used, and half is left to others
 
 Floats = npt.NDArray[np.float64]
 
@@ -146,7 +148,14 @@ def _for_each_arm(points: Points, arms: int) -> Points:
 def tasks_at_once(learner: Learner, points: int, device: torch.device) -> int:
     """How many tasks of so many data points a device has room for."""
     numbers = points * math.prod(learner.point_shape[1:]) * learner.settings.filters * learner.networks
-    return max(1, _NUMBERS_AT_ONCE.get(device.type, _NUMBERS_AT_ONCE["cpu"]) // numbers)
+    if device.type == "cuda":
+        return max(1, min(_NUMBERS_AT_ONCE["cuda"], _free_memory(device) // _BYTES_OF_ONE) // numbers)
+    return max(1, _NUMBERS_AT_ONCE["cpu"] // numbers)
+
+
+@cache  # as it was first: a program is compiled for one number of tasks
+def _free_memory(device: torch.device) -> int:
+    return torch.cuda.mem_get_info(device)[0]
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from tasktheme.errors import Interrupted, OutputError
+from tasktheme.errors import Interrupted, OutputError, out_of_memory
 from tasktheme.files import make_folder, write_file
 from tasktheme.reproduce.plan import Piece
 
@@ -162,4 +162,5 @@ def _inputs(piece: Piece, out: Path) -> dict[str, str]:
 
 def _line(error: Exception) -> str:
     explain = getattr(error, "format_message", None)  # an error of the command line
-    return " ".join(str(explain() if callable(explain) else error).split()) or type(error).__name__
+    said = explain() if callable(explain) else out_of_memory(error) or str(error)
+    return " ".join(said.split()) or type(error).__name__

@@ -21,7 +21,7 @@ from tasktheme.ptm import PTM
 from tasktheme.selection.base import Policy, Pool, Tasks
 
 _SEED_SHIFT = 32  # bits of a task's number that count tasks; those above are the seed
-_POINTS_AT_ONCE = {"cpu": 1 << 12, "cuda": 1 << 17}  # images held together for policies that describe tasks by them
+_POINTS_AT_ONCE = {"cpu": 1 << 12, "cuda": 1 << 14}  # images held together for policies that describe tasks by them
 
 
 Described = Callable[[int], None]
