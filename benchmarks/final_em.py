@@ -66,7 +66,7 @@ def main() -> None:
     settings = tt.Settings(choose_themes=arguments.choice).changed(parse_changes(arguments.changes))
     data, device = load_glyphs(progress=False).train, torch.device("cpu")
     trainer = Trainer(settings, Networks(settings, data.point_shape, device), data, 1, device)
-    points = trainer._embedded_tasks(arguments.tasks)
+    points = trainer.embedded_tasks(arguments.tasks)
     places = every_place(points)
     print(
         f"{len(points.m):,} data points in {sum(int(batch.mask.sum()) for batch in places):,} places of {arguments.tasks:,} tasks"

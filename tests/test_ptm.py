@@ -80,18 +80,6 @@ def test_embedding_gives_a_posterior_that_counts_the_points(model: tt.PTM, data:
 
 
 @pytest.mark.parametrize("norm", ["group", "batch"])
-def test_tasks_that_share_points_are_embedded_like_each_alone(data: tt.Dataset, norm: str) -> None:
-    model = tt.PTM(settings=SMALL.changed({"norm": norm})).fit(data, tasks=20, progress=False)
-    episodes = data.episodes(tasks=data.select_groups(data.group_names[:1]).combinations(2), shots=(2, 4), n=40)
-    rows = episodes.batch.rows[episodes.batch.mask]
-    assert len(rows) > 2 * len(rows.unique())  # so that each is embedded once
-    alone = np.concatenate([model.embed(episodes[i]).concentration for i in range(len(episodes))])
-    np.testing.assert_allclose(model.embed(episodes).concentration, alone, rtol=1e-4)
-    means = np.concatenate([model.mean_embedding(episodes[i]) for i in range(len(episodes))])
-    np.testing.assert_allclose(model.mean_embedding(episodes), means, rtol=1e-3, atol=1e-5)
-
-
-@pytest.mark.parametrize("norm", ["group", "batch"])
 def test_a_stream_gives_what_embedding_at_once_gives(
     model: tt.PTM, data: tt.Dataset, norm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,16 +116,6 @@ def test_a_stream_that_ends_early_leaves_no_file(model: tt.PTM, data: tt.Dataset
     with pytest.raises(OutputError, match="cannot write"):
         stream_tasks(model.embed_stream(data.stream(ways=2, shots=2, n=3)), tmp_path / "no" / "tasks.parquet", count=3)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("norm", ["group", "batch"])
-def test_a_task_is_embedded_alike_alone_and_among_others_of_any_size(data: tt.Dataset, norm: str) -> None:
-    model = tt.PTM(settings=SMALL.changed({"norm": norm})).fit(data, tasks=20, progress=False)
-    tasks = [data.x[:1], data.x[3:20], data.x[20:24], data.x[:40]]
-    together = model.embed(tasks).concentration
-    alone = np.concatenate([model.embed([task]).concentration for task in tasks])
-    np.testing.assert_allclose(together, alone, rtol=1e-4)
-    assert model.embed(tasks).sizes.tolist() == [1, 17, 4, 40]
 
 
 def test_the_longest_warm_up_leaves_the_themes_a_step(data: tt.Dataset) -> None:

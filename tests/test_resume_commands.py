@@ -210,7 +210,7 @@ def test_a_kill_after_the_model_was_written_is_no_obstacle(
         raise AssertionError("nothing is left to train")
 
     monkeypatch.setattr(Trainer, "train_step", never)
-    monkeypatch.setattr(Trainer, "_embedded_tasks", never)
+    monkeypatch.setattr(Trainer, "embedded_tasks", never)
     monkeypatch.setattr(MetaTrainer, "train_step", never)
     assert run("--resume") == (0, "")
     assert files(killed_before_its_last_breath) == wanted

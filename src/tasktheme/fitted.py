@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,7 +12,7 @@ from torch import Tensor
 from tasktheme.model.themes import Themes
 from tasktheme.nets.build import Networks
 from tasktheme.settings import Settings
-from tasktheme.storage import fingerprint
+from tasktheme.storage import check_tensors, fingerprint
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,19 @@ class Fitted:
 
     networks: Networks
     themes: Themes
+
+    @classmethod
+    def from_tensors(
+        cls, tensors: Mapping[str, Tensor], settings: Settings, point_shape: tuple[int, ...], device: torch.device
+    ) -> Fitted:
+        """What :meth:`tensors` gave; RuntimeError where they are not those of such a model, or not sound."""
+        check_tensors(tensors, expected_tensors(settings, point_shape))
+        networks = Networks(settings, point_shape, device)
+        networks.load(tensors)
+        themes = Themes.from_tensors(tensors, floor=settings.covariance_floor, device=device)
+        if not bool(themes.valid):
+            raise RuntimeError("its themes are not finite, or their covariances not positive definite")
+        return cls(networks, themes)
 
     def tensors(self) -> dict[str, Tensor]:
         """All that a file of the model holds, by name."""

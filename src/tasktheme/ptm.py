@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,20 +14,21 @@ from torch import Tensor
 from tasktheme import distributed
 from tasktheme.bundled import find_model
 from tasktheme.data.dataset import Dataset
-from tasktheme.data.episodes import EpisodeBatch, Episodes, EpisodeStream, whole_tasks
+from tasktheme.data.episodes import Episodes, EpisodeStream, whole_tasks
 from tasktheme.data.given import TaskData, as_dataset, as_tasks, count_tasks
 from tasktheme.device import find_device
 from tasktheme.errors import DataError, ModelFileError, NotFittedError, SettingsError
-from tasktheme.fitted import Fitted, expected_tensors
+from tasktheme.fitted import Fitted
 from tasktheme.maths import gaussian
 from tasktheme.model.e_step import TaskPosterior, e_step
 from tasktheme.model.themes import Themes
 from tasktheme.nets.build import Networks
 from tasktheme.progress import progress_bar
 from tasktheme.settings import CHECKPOINT_SECONDS, Settings
-from tasktheme.storage import check_tensors, load_model, save_model
+from tasktheme.storage import load_model, save_model
 from tasktheme.tasks.taskset import TaskSet
 from tasktheme.theme_summary import ThemeSummary, some_rows, summarise
+from tasktheme.training.batches import check_points, embedded_batches, stream_points
 from tasktheme.training.checkpoint import resume_training, save_training
 from tasktheme.training.choice import Choice
 from tasktheme.training.compiler import is_compiled
@@ -38,7 +38,6 @@ from tasktheme.training.held_out import held_out_terms
 from tasktheme.training.loop import Trainer
 from tasktheme.training.resumable import check_run, run_resumably
 
-_POINTS_IN_BATCH = {"cpu": 10_000, "cuda": 100_000}  # data points, padding included, that are embedded together
 _REFITTED = frozenset(  # settings of themes and of the tasks that they are fitted to; the others are the encoder's
     {"themes", "choose_themes", "covariance", "covariance_floor", "concentration", "learn_concentration", "unused_themes"}
     | {"e_step_iterations", "polish_tasks", "polish_sweeps", "polish_start", "covariance_prior", "embed_iterations"}
@@ -46,8 +45,6 @@ _REFITTED = frozenset(  # settings of themes and of the tasks that they are fitt
 )
 _NUMBERS_AT_ONCE = 1 << 26  # of the K x D numbers behind each data point's likelihoods
 _TASKS_IN_PART = 10_000  # of a stream
-_DECODED = 4  # times fewer data points go through the decoder together
-_SHARED = 2  # tasks that an average data point is in, for which it pays to embed each point once
 
 
 class PTM:
@@ -163,7 +160,7 @@ class PTM:
             if name in Settings.__dataclass_fields__ and name not in _REFITTED:
                 raise SettingsError(f"refit leaves the encoder as it is, and so cannot change {name!r}")
         dataset = as_dataset(data)
-        self._check_points(dataset, networks)
+        check_points(networks, dataset)
         settings = self.settings.changed({"choose_themes": False, **changes})
         _check_enough(dataset, settings.themes)
         trainer = Trainer(settings, networks, dataset, 1, self.device)
@@ -187,7 +184,7 @@ class PTM:
         source = as_tasks(tasks)
         gamma = np.zeros((count_tasks(source), len(fitted.themes.alpha)))
         converged = np.zeros(len(gamma), dtype=np.bool_)
-        for which, embedded in self._embedded(source, progress=progress, points=points):
+        for which, embedded in embedded_batches(fitted.networks, source, self.device, progress=progress, points=points):
             posterior = self._posterior(fitted, embedded)
             gamma[which] = posterior.gamma.double().cpu().numpy()
             converged[which] = posterior.converged.cpu().numpy()
@@ -206,12 +203,7 @@ class PTM:
         ``tasks`` are those of ``dataset.stream(...)``. Each data point is embedded once where that pays and its embedding
         does not depend on its task; those of the whole data set are then held.
         """
-        encoder, points = self._require_fitted().networks.encoder, None
-        self._check_points(tasks.dataset, self._require_fitted().networks)
-        if encoder.independent and _SHARED * len(tasks.dataset) <= len(tasks) * tasks.points_of_task:
-            rows = torch.arange(len(tasks.dataset), device=self.device)
-            with progress_bar("embedding data points", len(rows), show=progress) as advance:
-                points = SharedPoints(encoder, tasks.dataset.tensor.to(self.device), rows, advance)
+        points = stream_points(self._require_fitted().networks, tasks, self.device, progress=progress)
         with progress_bar("embedding", len(tasks), show=progress) as advance:
             for part in tasks.parts(_TASKS_IN_PART):
                 yield self.embed(part, points=points)
@@ -219,17 +211,18 @@ class PTM:
 
     def mean_embedding(self, tasks: TaskData, *, progress: bool = False) -> npt.NDArray[np.float32]:
         """(T, D) the mean embedding of each task's data points: a plain vector to compare the themes with."""
-        source = as_tasks(tasks)
+        source, networks = as_tasks(tasks), self._require_fitted().networks
         means = np.zeros((count_tasks(source), self.themes.mu.shape[1]), dtype=np.float32)
-        for which, embedded in self._embedded(source, progress=progress):
+        for which, embedded in embedded_batches(networks, source, self.device, progress=progress):
             weight = embedded.mask.unsqueeze(-1)
             means[which] = _numpy((embedded.m * weight).sum(dim=1) / weight.sum(dim=1))
         return distributed.filled(means)
 
     def point_embeddings(self, tasks: Episodes, *, progress: bool = False) -> npt.NDArray[np.float32]:
         """(T, N, D) the mean embedding m of each data point of each task, as ``tasks.batch`` lays them out; 0 where padded."""
+        networks = self._require_fitted().networks
         points = np.zeros((*tasks.batch.mask.shape, self.themes.mu.shape[1]), dtype=np.float32)
-        for which, embedded in self._embedded(tasks, progress=progress):
+        for which, embedded in embedded_batches(networks, tasks, self.device, progress=progress):
             points[which] = _numpy(embedded.m * embedded.mask.unsqueeze(-1))
         return distributed.filled(points)
 
@@ -242,23 +235,9 @@ class PTM:
         classification loss. ``ln_p_x`` takes one draw of u for each point, by the seed. Needs two points of each class.
         """
         fitted = self._require_fitted()
-        ways = tasks.classes.shape[1]
-        if tasks.fewest_shots() < 2:
-            raise DataError("the held-out bound needs tasks of at least two data points of each class: ask for more shots")
-        self._check_points(tasks.dataset, fitted.networks)
-        data = tasks.dataset.tensor.to(self.device)
-        total: dict[str, float] = {}
-        with progress_bar("bound", len(tasks), show=progress) as advance:
-            points = _POINTS_IN_BATCH.get(self.device.type, _POINTS_IN_BATCH["cpu"]) // _DECODED
-            size = max(1, points // tasks.batch.rows.shape[1])
-            for first, batch in zip(range(0, len(tasks), size), tasks.batches(size), strict=True):
-                parts = (fitted.themes, fitted.networks, data, batch.to(self.device))
-                terms = held_out_terms(self.settings, *parts, ways=ways, first=first, seed=seed)
-                weight = len(batch.rows) / len(tasks)
-                total = {name: total.get(name, 0.0) + weight * value for name, value in terms.items()}
-                advance(len(batch.rows), "")
-        bound = sum(value for name, value in total.items() if name not in ("ln_p_y", "accuracy"))
-        return {"bound": bound, **total}
+        terms = held_out_terms(self.settings, fitted.themes, fitted.networks, tasks, self.device, seed=seed, progress=progress)
+        bound = sum(value for name, value in terms.items() if name not in ("ln_p_y", "accuracy"))
+        return {"bound": bound, **terms}
 
     def embed_points(self, x: npt.ArrayLike) -> npt.NDArray[np.float32]:
         """The mean embedding m of each data point of one task, (N, D)."""
@@ -333,16 +312,9 @@ class PTM:
         try:
             model = cls(settings=Settings().changed(about["settings"]), device=str(where))
             model.history, model.trained_on = about["history"], about["trained_on"]
-            point_shape = tuple(about["point_shape"])
-            check_tensors(tensors, expected_tensors(model.settings, point_shape))
-            networks = Networks(model.settings, point_shape, where)
-            networks.load(tensors)
-            themes = Themes.from_tensors(tensors, floor=model.settings.covariance_floor, device=where)
-            if not bool(themes.valid):
-                raise RuntimeError("its themes are not finite, or their covariances not positive definite")
+            model._fitted = Fitted.from_tensors(tensors, model.settings, tuple(about["point_shape"]), where)
         except (KeyError, TypeError, RuntimeError, SettingsError) as error:
             raise ModelFileError(f"{str(path)!r} is damaged: {' '.join(str(error).split())}") from error
-        model._fitted = Fitted(networks, themes)
         return model
 
     @property
@@ -356,43 +328,12 @@ class PTM:
             raise NotFittedError("this model is not fitted yet: call fit first, or load a saved model")
         return self._fitted
 
-    def _embedded(
-        self, tasks: Episodes | Dataset, *, progress: bool, points: SharedPoints | None = None
-    ) -> Iterator[tuple[npt.NDArray[np.int64], EmbeddedTasks]]:
-        """Batches of tasks through the encoder, with the tasks' places; of several processes each takes every other batch."""
-        networks = self._require_fitted().networks
-        dataset = tasks.dataset if isinstance(tasks, Episodes) else tasks
-        self._check_points(dataset, networks)
-        data = dataset.tensor.to(self.device)
-        embed: Callable[[EpisodeBatch], EmbeddedTasks] = partial(embed_batch, networks.encoder, data)
-        if points is not None:
-            embed = points.batch
-        elif isinstance(tasks, Episodes) and networks.encoder.independent:
-            rows = tasks.batch.rows[tasks.batch.mask]
-            distinct = rows.unique().to(self.device)
-            if _SHARED * len(distinct) <= len(rows):
-                with progress_bar("embedding data points", len(distinct), show=progress) as advance:
-                    embed = SharedPoints(networks.encoder, data, distinct, advance).batch
-        with progress_bar("embedding", count_tasks(tasks), show=progress) as advance:
-            for number, (which, batch) in enumerate(_task_batches(tasks, self.device)):
-                if number % distributed.world() == distributed.rank():
-                    yield which, embed(batch.to(self.device))
-                advance(len(which), "")
-
     def _encode_task(self, x: npt.ArrayLike) -> EmbeddedTasks:
         networks = self._require_fitted().networks
         dataset = Dataset.from_tasks([x])
-        self._check_points(dataset, networks)
-        [(_, batch)] = _task_batches(dataset, self.device)
+        check_points(networks, dataset)
+        [(_, batch)] = whole_tasks(dataset, points=len(dataset))
         return embed_batch(networks.encoder, dataset.tensor.to(self.device), batch.to(self.device))
-
-    def _check_points(self, dataset: Dataset, networks: Networks) -> None:
-        if dataset.point_shape != networks.point_shape:
-            hint = ""
-            if len(dataset.point_shape) == len(networks.point_shape) == 3:
-                channels, side, _ = networks.point_shape
-                hint = f"; image files are brought to it where they are loaded: size={side}, channels={channels}"
-            raise DataError(f"this model embeds data points of shape {networks.point_shape}, got {dataset.point_shape}{hint}")
 
     def _posterior(self, fitted: Fitted, embedded: EmbeddedTasks) -> TaskPosterior:
         return e_step(
@@ -419,14 +360,3 @@ def _log_likelihood(themes: Themes, embedded: EmbeddedTasks) -> Tensor:
 def _numpy(tensor: Tensor) -> npt.NDArray[np.float32]:
     array: npt.NDArray[np.float32] = tensor.cpu().numpy()
     return array
-
-
-def _task_batches(tasks: Episodes | Dataset, device: torch.device) -> Iterator[tuple[npt.NDArray[np.int64], EpisodeBatch]]:
-    """Batches of tasks of as many data points as suit the device, with the tasks' places in the result."""
-    points = _POINTS_IN_BATCH.get(device.type, _POINTS_IN_BATCH["cpu"])
-    if isinstance(tasks, Dataset):
-        yield from whole_tasks(tasks, points=points)
-        return
-    size = max(1, points // tasks.batch.rows.shape[1])
-    for start, batch in zip(range(0, len(tasks), size), tasks.batches(size), strict=True):
-        yield np.arange(start, start + len(batch.rows)), batch

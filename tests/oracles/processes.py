@@ -27,11 +27,11 @@ import torch._dynamo  # the optimisers need it
 
 import tasktheme as tt
 from oracles.small import SMALL, small_images, small_vectors
-from tasktheme import cli, distributed, ptm
+from tasktheme import cli, distributed
 from tasktheme.experiments import distance_accuracy
 from tasktheme.experiments.tested import run_test
 from tasktheme.learners import testing
-from tasktheme.training import choice, embedding, loop
+from tasktheme.training import batches, choice, embedding, loop
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -150,7 +150,7 @@ def shown(model: tt.PTM, learner: tt.MetaLearner) -> Arrays:
 
 def small_batches() -> None:
     """Pieces so small that there are several for each process."""
-    ptm._POINTS_IN_BATCH["cpu"] = 40
+    batches._POINTS_IN_BATCH["cpu"] = 40
     embedding._POINTS_AT_ONCE["cpu"] = 7
     testing._NUMBERS_AT_ONCE["cpu"] = 100_000
     distance_accuracy._TASKS_AT_ONCE = 5

@@ -17,7 +17,7 @@ from oracles.small import SMALL, small_images, small_vectors
 from tasktheme.errors import Interrupted, ModelFileError, OutputError, SettingsError, TrainingError
 from tasktheme.model.themes import Themes
 from tasktheme.nets.build import Networks
-from tasktheme.training import loop
+from tasktheme.training import finish, loop
 from tasktheme.training.checkpoint import differences, resume_training, save_training
 from tasktheme.training.loop import Trainer
 
@@ -94,7 +94,7 @@ def test_a_stop_while_the_bar_moves_is_saved_too(tmp_path: Path, monkeypatch: py
 def test_a_stop_in_the_final_em_says_so_and_resumes_to_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file, data = tmp_path / "state", small_images()
     whole = tt.PTM(settings=SMALL).fit(data, tasks=48, progress=False)
-    polish = loop.polish
+    polish = finish.polish
 
     def interrupt(*arguments: Any) -> Iterator[Themes]:
         for themes in polish(*arguments):
@@ -102,7 +102,7 @@ def test_a_stop_in_the_final_em_says_so_and_resumes_to_the_same_bits(tmp_path: P
                 signal.raise_signal(signal.SIGINT)
             yield themes
 
-    monkeypatch.setattr(loop, "polish", interrupt)
+    monkeypatch.setattr(finish, "polish", interrupt)
     with pytest.raises(Interrupted, match=r"the final EM was interrupted after 1 of 3 sweeps.*resume"):
         tt.PTM(settings=SMALL).fit(data, tasks=48, progress=False, checkpoint=file)
     monkeypatch.undo()
@@ -212,7 +212,7 @@ def test_checkpoints_come_on_schedule_at_the_end_of_the_steps_and_of_the_final_e
 def test_a_finished_run_has_nothing_left_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file, value = tmp_path / "state", trainer()
     value.run(progress=False, checkpoint=lambda: save_training(value, file))
-    for name in ("train_step", "_embedded_tasks", "_initialise_themes"):
+    for name in ("train_step", "embedded_tasks", "_initialise_themes"):
         monkeypatch.setattr(Trainer, name, lambda *_: pytest.fail("trained on"))
     again = trainer()
     resume_training(again, file)

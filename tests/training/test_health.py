@@ -12,16 +12,13 @@ import torch
 
 import tasktheme as tt
 from oracles.small import SMALL, small_vectors
+from oracles.trainers import lose_a_theme, small_trainer
 from tasktheme.errors import Interrupted, TrainingWarning
-from tasktheme.model.themes import Moments, Themes
-from tasktheme.nets.build import Networks
 from tasktheme.training import loop
 from tasktheme.training.checkpoint import resume_training, save_training
 from tasktheme.training.embedding import EmbeddedTasks
 from tasktheme.training.health import information, warn_of_embedding, warn_of_themes, warn_of_unused
 from tasktheme.training.loop import Trainer
-
-CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize(("covariance", "encoder"), [("full", "identity"), ("diagonal", "identity"), ("full", "vector")])
@@ -71,18 +68,6 @@ def test_unused_themes_that_are_left_alone_are_told() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warn_of_unused(torch.tensor([0.4, 0.1, 0.4, 0.1]), SMALL)
-
-
-def test_a_training_ends_with_a_word_on_unused_themes() -> None:
-    settings = SMALL.changed({"unused_themes": "keep", "polish_sweeps": 0})
-    data = small_vectors()
-    trainer = Trainer(settings, Networks(settings, data.point_shape, CPU), data, 2, CPU)
-    trainer.run(progress=False)
-    found = trainer.themes.moments
-    n = torch.tensor([1.0, 1.0, 1e-6]) * float(found.n.max())
-    trainer.themes = Themes.build(trainer.themes.alpha, Moments(n, found.mu, found.Sigma), floor=1e-4)
-    with pytest.warns(TrainingWarning, match="1 of 3 themes is unused"):
-        trainer._finish(lambda: False, None, progress=False)
 
 
 def embedded(signal: float, noise: float, points: int = 5000) -> list[EmbeddedTasks]:
@@ -138,25 +123,10 @@ def test_a_sound_training_does_not_warn() -> None:
     assert [str(warning.message) for warning in said] == []
 
 
-def trainer(device: torch.device = CPU, steps: int = 40, **changes: object) -> Trainer:
-    settings = SMALL.changed({"polish_sweeps": 0, **changes})
-    data = small_vectors()
-    return Trainer(settings, Networks(settings, data.point_shape, device), data, steps, device)
-
-
-def lose_a_theme(value: Trainer) -> torch.Tensor:
-    """Move theme 0 far from all data and take its mass; returns where it is now."""
-    old = value.themes
-    mu, n = old.mu.clone(), old.moments.n.clone()
-    mu[0], n[0] = 1e3, 1e-6
-    value.themes.assign(Themes.build(old.alpha, Moments(n / n.sum(), mu, old.moments.Sigma), floor=1e-4))
-    return mu[0]
-
-
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("kept", [False, True])
 def test_a_lost_theme_is_counted_and_comes_back(kept: bool, device: str) -> None:
-    value = trainer(torch.device(device), unused_themes="keep" if kept else "revive")
+    value = small_trainer(device, unused_themes="keep" if kept else "revive")
     value._initialise_themes()
     for _ in range(5):  # a GPU replays its record by then
         value.train_step()
@@ -189,7 +159,7 @@ def loses_one(value: Trainer) -> Trainer:
 
 @pytest.mark.parametrize("kept", [False, True])
 def test_the_history_tells_of_unused_themes(kept: bool) -> None:
-    value = loses_one(trainer(steps=12, unused_themes="keep" if kept else "revive"))
+    value = loses_one(small_trainer(steps=12, unused_themes="keep" if kept else "revive"))
     value.run(progress=False)
     assert [row["unused_themes"] for row in value.history] == [1.0, *([float(kept)] * 11)]
 
@@ -200,7 +170,7 @@ def test_the_preset_paper_leaves_themes_alone() -> None:
 
 def test_a_training_resumed_before_a_revival_gives_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "_RECORDS", 3)  # every fourth step: the theme is lost when the training stops
-    whole, first, second = loses_one(trainer(steps=12)), loses_one(trainer(steps=12)), trainer(steps=12)
+    whole, first, second = loses_one(small_trainer(steps=12)), loses_one(small_trainer(steps=12)), small_trainer(steps=12)
     whole.run(progress=False)
     step = first.train_step
 
@@ -218,31 +188,3 @@ def test_a_training_resumed_before_a_revival_gives_the_same_bits(tmp_path: Path,
     assert [row["unused_themes"] for row in second.history] == [1.0, 0.0, 0.0]
     for name, value in whole.themes.tensors().items():
         assert torch.equal(second.themes.tensors()[name], value), name
-
-
-@pytest.mark.parametrize("kept", [False, True])
-def test_the_final_em_drops_a_theme_without_data(kept: bool) -> None:
-    value = trainer(polish_sweeps=3, covariance_prior=0.0, unused_themes="keep" if kept else "revive")
-    value._initialise_themes()
-    lose_a_theme(value)
-    embedded = value._embedded_tasks(8)
-    if kept:
-        value._polish(embedded, lambda: False, None, progress=False)
-        assert value.settings.themes == len(value.themes.alpha) == 3
-        return
-    with pytest.warns(TrainingWarning, match="1 of 3 themes had next to no data points and was dropped"):
-        value._polish(embedded, lambda: False, None, progress=False)
-    assert value.settings.themes == len(value.themes.alpha) == 2
-    assert float(value.themes.mu.abs().max()) < 500.0  # the lost one is the one that is gone
-    assert float(value.themes.share.sum()) == pytest.approx(1.0)
-
-
-def test_a_theme_without_data_comes_back_by_the_covariance_prior() -> None:
-    """Its mean is that of the data nearest to it, its covariance that of all themes: it need not be dropped."""
-    value = trainer(polish_sweeps=3)
-    value._initialise_themes()
-    lose_a_theme(value)
-    value._polish(value._embedded_tasks(8), lambda: False, None, progress=False)
-    assert value.settings.themes == len(value.themes.alpha) == 3
-    assert float(value.themes.share.min()) > 0.1 / 3
-    assert float(value.themes.mu.abs().max()) < 500.0

@@ -47,7 +47,7 @@ def test_bound_is_the_sum_of_its_terms_whatever_is_measured_together(model: tt.P
     found = model.held_out_bound(tasks, seed=5)
     assert set(found) == {"bound", "ln_p_x", "entropy_u", *TERMS}
     assert found["bound"] == pytest.approx(sum(value for name, value in found.items() if name != "bound"))
-    monkeypatch.setattr("tasktheme.ptm._POINTS_IN_BATCH", {"cpu": 4 * 2 * 18})
+    monkeypatch.setattr("tasktheme.training.batches._POINTS_IN_BATCH", {"cpu": 4 * 2 * 18})
     assert model.held_out_bound(tasks, seed=5) == pytest.approx(found, rel=1e-5)
     assert model.held_out_bound(tasks, seed=6)["ln_p_x"] != found["ln_p_x"]
 

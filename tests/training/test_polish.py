@@ -19,7 +19,7 @@ from tasktheme.model.m_step import log_sum_over_tasks, moments, shrunk
 from tasktheme.model.themes import Covariance, Moments, Themes
 from tasktheme.nets.build import Networks
 from tasktheme.settings import Settings
-from tasktheme.training import polish
+from tasktheme.training import finish, polish
 from tasktheme.training.embedding import PlacedTasks, TaskPoints
 from tasktheme.training.loop import Trainer
 from tasktheme.training.polish import em_sweep
@@ -126,7 +126,7 @@ def test_the_trainers_final_em_is_plain_em(shared: bool, covariance: Covariance)
     settings, data = SMALL.changed(small), small_vectors() if shared else small_images()
     trainer = Trainer(settings, Networks(settings, data.point_shape, CPU), data, 2, CPU)
     trainer._initialise_themes()
-    embedded = trainer._embedded_tasks(settings.polish_tasks)
+    embedded = trainer.embedded_tasks(settings.polish_tasks)
     drawn = trainer.sampler.draw(torch.arange(settings.polish_tasks))[0]
     assert len(embedded.m) == (len(drawn.rows.unique()) if shared else drawn.rows.numel())
     assert len(drawn.rows.unique()) < 0.7 * drawn.rows.numel()
@@ -137,7 +137,7 @@ def test_the_trainers_final_em_is_plain_em(shared: bool, covariance: Covariance)
     for _ in range(settings.polish_sweeps):
         expected = plain_sweep(expected, trainer.themes.alpha.double().numpy(), tasks, settings)
         expected = shrunk(expected, settings.covariance_prior * m.shape[-1] / len(embedded.m))
-    trainer._polish(embedded, lambda: False, None, progress=False)
+    finish._polish(trainer, embedded, lambda: False, None, progress=False)
     assert_same(trainer.themes.moments, expected, 1e-4)
 
 
@@ -186,19 +186,6 @@ def test_with_fewer_tasks_than_themes_they_start_from_data_points() -> None:
     settings = Settings(themes=len(SIZES) + 1)
     found = polish.start_from_tasks(settings, data)
     assert_same(found.moments, polish.start_themes(settings, data, sweeps=0).moments, 0.0)
-
-
-def test_a_training_that_starts_its_final_em_from_tasks_does_so_once() -> None:
-    """The sweeps that follow start from those clusters, whatever the online themes were; what was swept already is kept."""
-    settings, data = SMALL.changed({"polish_start": "tasks"}), small_vectors()
-    trainer = Trainer(settings, Networks(settings, data.point_shape, CPU), data, 2, CPU)
-    trainer.run(progress=False)
-    embedded = trainer._embedded_tasks(settings.polish_tasks)
-    *_, expected = polish.polish(settings, polish.start_from_tasks(settings, embedded), embedded, settings.polish_sweeps)
-    assert_same(trainer.themes.moments, Moments(*(part.double() for part in vars(expected.moments).values())), 1e-6)
-    before = trainer.themes
-    trainer._finish(lambda: False, None, progress=False)  # nothing is left to do
-    assert trainer.themes is before
 
 
 def test_themes_start_from_every_so_many_th_place_of_all_tasks(monkeypatch: pytest.MonkeyPatch) -> None:

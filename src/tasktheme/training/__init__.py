@@ -1,1 +1,1 @@
-"""The online loop, its checkpoints and final EM sweeps."""
+"""The online loop, its checkpoints and what follows it: the number of themes, final EM sweeps."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
-from tasktheme.data.episodes import EpisodeBatch
+from tasktheme.data.episodes import EpisodeBatch, Episodes
 from tasktheme.data.random import random_normal
+from tasktheme.errors import DataError
 from tasktheme.model.objective import objective
 from tasktheme.model.themes import Themes
 from tasktheme.nets.build import Networks
+from tasktheme.progress import progress_bar
 from tasktheme.settings import Settings
+from tasktheme.training.batches import check_points, task_batches
 
+_DECODED = 4  # times fewer data points go through the decoder together
 _NOISE = 3000  # stream of the reparameterisation noise, apart from that of the training
 
 
@@ -28,17 +31,25 @@ def halves(batch: EpisodeBatch, ways: int) -> tuple[EpisodeBatch, EpisodeBatch]:
 
 @torch.no_grad()
 def held_out_terms(
-    settings: Settings, themes: Themes, networks: Networks, data: Tensor, batch: EpisodeBatch, *, ways: int, first: int, seed: int
+    settings: Settings, themes: Themes, networks: Networks, tasks: Episodes, device: torch.device, *, seed: int, progress: bool
 ) -> dict[str, float]:
-    """The terms of :func:`objective` for tasks number ``first`` and on: q(z, pi) from the t half, the bound of the v half.
+    """The terms of :func:`objective`, averaged over the tasks: q(z, pi) from the t half, the bound of the v half.
 
-    In float32, averaged over the tasks; noise depends on the seed and a task's number alone.
+    In float32; noise depends on the seed and a task's number alone.
     """
-    t, v = halves(batch, ways)
-    tasks, points = v.mask.shape
-    device = data.device
-    places = [torch.arange(size, device=device) for size in (tasks, points, themes.mu.shape[1])]
-    noise = random_normal(seed, _NOISE, places[0][:, None, None] + first, places[1][:, None], places[2])
+    if tasks.fewest_shots() < 2:
+        raise DataError("the held-out bound needs tasks of at least two data points of each class: ask for more shots")
+    check_points(networks, tasks.dataset)
+    data, ways = tasks.dataset.tensor.to(device), tasks.classes.shape[1]
     measured = settings.changed({"precision": "float32", "ways": (ways, ways)})
-    found = objective(measured, themes, networks, data, t, v, noise)
-    return {name: float(value) for name, value in found.terms.items()}
+    total: dict[str, float] = {}
+    with progress_bar("bound", len(tasks), show=progress) as advance:
+        for which, batch in task_batches(tasks, device, fewer=_DECODED):
+            t, v = halves(batch.to(device), ways)
+            points, dims = (torch.arange(size, device=device) for size in (v.mask.shape[1], themes.mu.shape[1]))
+            noise = random_normal(seed, _NOISE, torch.from_numpy(which).to(device)[:, None, None], points[:, None], dims)
+            found = objective(measured, themes, networks, data, t, v, noise)
+            weight = len(which) / len(tasks)
+            total = {name: total.get(name, 0.0) + weight * float(value) for name, value in found.terms.items()}
+            advance(len(which), "")
+    return total

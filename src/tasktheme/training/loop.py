@@ -1,11 +1,11 @@
-"""The training loop (Algorithm 1): warm-up, theme initialisation, online updates, final EM sweeps."""
+"""The training loop (Algorithm 1): warm-up, theme initialisation, online updates; what follows them is in ``finish.py``."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 import torch
@@ -24,27 +24,20 @@ from tasktheme.model.unused import revive, unused
 from tasktheme.nets.build import Networks
 from tasktheme.progress import Advance, progress_bar
 from tasktheme.settings import CHECKPOINT_SECONDS, Settings
-from tasktheme.training.choice import LADDER, Choice, choose_themes, embedded_parts, held_out_groups
+from tasktheme.training.choice import Choice, held_out_groups
 from tasktheme.training.compiler import compile_step, compiler_failures, silent_compiler
-from tasktheme.training.embedding import TaskPoints, embed_batch, embed_tasks
+from tasktheme.training.embedding import TaskPoints, embed_tasks
+from tasktheme.training.finish import finish
 from tasktheme.training.graph import Beside, CapturedStep
-from tasktheme.training.health import (
-    warn_of_compiler,
-    warn_of_dropped,
-    warn_of_embedding,
-    warn_of_few_points,
-    warn_of_themes,
-    warn_of_unused,
-)
+from tasktheme.training.health import warn_of_compiler, warn_of_themes
 from tasktheme.training.interrupt import stop_requests
-from tasktheme.training.polish import em_sweep, polish, start_from_tasks, start_themes
+from tasktheme.training.polish import start_themes
 from tasktheme.training.running import RunningMeans
 
 _RECORDS = 100  # rows of history kept of one training
 _INITIAL_POINTS = 20_000  # embeddings that the themes are first fitted to
 _POINTS_AT_ONCE = 10_000  # data points of whole tasks that go through EM together
 _INITIAL_SWEEPS = 10  # of EM, from clusters to a mixture
-_CHECKED_TASKS = 10  # whose embeddings tell whether the encoder ignores the data
 _SHOW_SECONDS = 0.2  # between movements of the progress bar
 _NOISE = 1000  # stream of the reparameterisation noise, apart from the sampler's streams
 
@@ -127,13 +120,13 @@ class Trainer:
             with progress_bar("training", total, done=done, show=progress) as advance:
                 self._run_steps(advance, stopping, checkpoint)
             if not self.finished:
-                self._finish(stopping, checkpoint, progress=progress)
+                finish(self, stopping, checkpoint, progress=progress)
 
     def refit_themes(self, *, progress: bool = True) -> None:
         """Instead of a training: new themes for the encoder as it is, by full EM."""
         self.step = self.steps
         with stop_requests() as stopping:
-            self._finish(stopping, None, progress=progress, anew=True)
+            finish(self, stopping, None, progress=progress, anew=True)
 
     def _run_steps(self, advance: Advance, stopping: Callable[[], bool], checkpoint: Callable[[], None] | None) -> None:
         every = max(1, self.steps // _RECORDS)
@@ -268,15 +261,16 @@ class Trainer:
                 random_moments(settings.themes, self.dim, covariance=settings.covariance, generator=generator)
             )
             return
-        self._start_themes(self._embedded_tasks(self._first_tasks, cut=True))
+        self.start_themes(self.embedded_tasks(self.first_tasks, cut=True))
 
     @property
-    def _first_tasks(self) -> int:
+    def first_tasks(self) -> int:
         """How many tasks themes start from."""
         settings = self.settings
         return max(1, _INITIAL_POINTS // (settings.ways[1] * (settings.t_shots + settings.v_shots)))
 
-    def _start_themes(self, embedded: TaskPoints) -> None:
+    def start_themes(self, embedded: TaskPoints) -> None:
+        """Begin with themes from clusters of these embeddings."""
         self.themes = start_themes(self.settings, embedded, sweeps=_INITIAL_SWEEPS)
         if not bool(self.themes.valid):
             raise TrainingError("the themes' first covariances are not positive definite; raise covariance_floor")
@@ -286,7 +280,7 @@ class Trainer:
         found = Moments(*(part.to(self.device) for part in (found.n, found.mu, found.Sigma)))
         return Themes.build(torch.full_like(found.n, settings.concentration), found, floor=settings.covariance_floor)
 
-    def _embedded_tasks(self, count: int, *, cut: bool = False) -> TaskPoints:
+    def embedded_tasks(self, count: int, *, cut: bool = False) -> TaskPoints:
         """The first ``count`` training tasks, both halves together, through the encoder as it is now.
 
         Unlabelled tasks come once each, with all their data points: exact EM where there are no more than ``count``. Where
@@ -300,81 +294,6 @@ class Trainer:
         else:
             batches = [self.sampler.draw(task)[0] for task in torch.arange(count, device=self.device).split(100)]
         return embed_tasks(self.networks.encoder, self.data, batches)
-
-    def _finish(
-        self, stopping: Callable[[], bool], checkpoint: Callable[[], None] | None, *, progress: bool, anew: bool = False
-    ) -> None:
-        """What follows the last step, with the encoder frozen: the number of themes, full EM, themes that nothing needs.
-
-        ``anew`` begins with new themes, whatever they were.
-        """
-        settings = self.settings
-        polished = settings.polish_sweeps > 0 and settings.polish_tasks > 0
-        from_tasks = polished and settings.polish_start == "tasks"
-        if polished or settings.choose_themes or anew:
-            embedded = self._embedded_tasks(settings.polish_tasks or self._first_tasks)
-            if settings.choose_themes and self.choice is None:
-                self._choose_themes(embedded, stopping, progress=progress)
-            elif anew and not from_tasks:
-                self._start_themes(embedded)
-            if from_tasks and self.sweeps == 0:
-                self.themes = start_from_tasks(self.settings, embedded)
-            if polished:
-                self._polish(embedded, stopping, checkpoint, progress=progress)
-        self.finished = True
-        if checkpoint is not None:
-            checkpoint()
-        if not warn_of_themes(self.themes.share):
-            warn_of_unused(self.themes.share, settings)
-        if self.networks.decoder is not None:
-            some, _ = self.sampler.draw(torch.arange(_CHECKED_TASKS, device=self.device), *self.halves)
-            warn_of_embedding([embed_batch(self.networks.encoder, self.data, some)], self.settings)
-
-    def _choose_themes(self, embedded: TaskPoints, stopping: Callable[[], bool], *, progress: bool) -> None:
-        """Choose K, and begin with as many themes anew."""
-        parts = embedded_parts(self.settings, self.networks.encoder, self.dataset, self.data, self.halves)
-        if self.settings.covariance == "full":
-            warn_of_few_points(parts[0])
-        with progress_bar("number of themes", len(LADDER), show=progress) as advance:
-
-            def next_size(steps: int, note: str) -> None:
-                advance(steps, note)
-                if distributed.anywhere(stopping())[0]:
-                    raise Interrupted("the choice of the number of themes was interrupted")
-
-            self.choice = choose_themes(self.settings, *parts, advance=next_size)
-        self.settings = replace(self.settings, themes=self.choice.themes)
-        self._start_themes(embedded)
-
-    def _polish(
-        self,
-        embedded: TaskPoints,
-        stopping: Callable[[], bool],
-        checkpoint: Callable[[], None] | None,
-        *,
-        progress: bool,
-    ) -> None:
-        settings, total = self.settings, self.settings.polish_sweeps
-        saved = time.monotonic()
-        with progress_bar("final EM", total, done=self.sweeps, show=progress) as advance:
-            for themes in polish(settings, self.themes, embedded, total - self.sweeps):
-                if not bool(themes.valid):
-                    raise TrainingError("a theme's covariance is not positive definite in the final EM; raise covariance_floor")
-                self.themes, self.sweeps = themes, self.sweeps + 1
-                advance(1, f"largest theme {float(themes.share.max()):.2f}")
-                now = time.monotonic()
-                stop, overdue = distributed.anywhere(stopping(), now - saved >= self.checkpoint_every)
-                if checkpoint is not None and (stop or overdue):
-                    checkpoint()
-                    saved = now
-                if stop:
-                    raise Interrupted(f"the final EM was interrupted after {self.sweeps} of {total} sweeps")
-        lost = unused(self.themes.share)
-        if settings.unused_themes == "revive" and bool(lost.any()):
-            warn_of_dropped(lost)
-            kept = self.themes.select(~lost, floor=settings.covariance_floor)
-            self.themes = em_sweep(settings, kept, embedded, prior=settings.covariance_prior)
-            self.settings = replace(settings, themes=len(self.themes.alpha))
 
     def _means(self) -> dict[str, float]:
         """The means since the last row of the history; an error if anything in them is unsound."""
