@@ -74,6 +74,21 @@ def test_one_program_gives_the_numbers_of_the_step(case: str) -> None:
         assert len(whole.made) == (2 if name == "abml" else 1)
 
 
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of the compiler's own
+@pytest.mark.parametrize("name", ["maml", "protonet"])
+def test_a_program_compiled_for_a_cpu_gives_the_gradients_of_colour_images(name: str) -> None:
+    own = ONE if name == "maml" else {"modules": 1}
+    learner = build_learner(name, {"ways": 3, "filters": 4} | own, (3, 10, 9))
+    parts = [
+        Points(grey.x.float() * torch.tensor([0.1, -0.2, 0.3]).view(3, 1, 1), grey.y, 3) for grey in (points(0, 1), points(5, 2))
+    ]
+    tasks = torch.arange(2)
+    expected = meta_gradients(learner, *parts, Noise(3, tasks))
+    for ours, plain in zip(WholeStep(meta_gradients)(learner, *parts, 3, tasks), expected, strict=True):
+        torch.testing.assert_close(ours, plain, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("size", [(6, 4), (7, 5)])
 def test_maxima_by_comparisons_are_those_of_the_library(size: tuple[int, int]) -> None:
     generator = torch.Generator().manual_seed(0)

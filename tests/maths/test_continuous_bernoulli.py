@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -92,6 +95,35 @@ def test_float32_gradient_is_right_on_both_sides_of_the_switch() -> None:
     (expected,) = torch.autograd.grad(log_prob(torch.zeros_like(exact), exact).sum(), exact)
     # the closed form of the mean carries 1 / l times the rounding
     torch.testing.assert_close(slope.double(), expected, rtol=0.0, atol=2.0 * torch.finfo(torch.float32).eps / SWITCH)
+
+
+# In a process of its own: the compiler does not see through the checks of shapes that tests put around every function.
+_NO_COMPILER = 77
+_COMPILED_DENSITY = f"""
+import sys, torch
+from tasktheme.maths.continuous_bernoulli import log_prob
+from tasktheme.training.compiler import compile_step, compiler_fault
+
+if compiler_fault(torch.device("cpu")) is not None:
+    sys.exit({_NO_COMPILER})
+
+def value_and_slope(function, dtype):
+    size = torch.logspace(-44, 3, 941, dtype=torch.float64).float()
+    logits = torch.cat([torch.zeros(1), size, -size]).to(dtype).requires_grad_()
+    value = function(torch.full_like(logits, 0.3), logits)
+    return value.detach().double(), torch.autograd.grad(value.sum(), logits)[0].double()
+
+found, expected = value_and_slope(compile_step(log_prob), torch.float32), value_and_slope(log_prob, torch.float64)
+torch.testing.assert_close(found[0], expected[0], rtol=1e-6, atol=2e-7)
+torch.testing.assert_close(found[1], expected[1], rtol=0.0, atol=5e-6)
+"""
+
+
+def test_compiled_for_a_cpu_it_loses_no_digits_near_logit_zero() -> None:
+    done = subprocess.run([sys.executable, "-c", _COMPILED_DENSITY], capture_output=True, text=True, check=False)
+    if done.returncode == _NO_COMPILER:
+        pytest.skip("no compiler")
+    assert done.returncode == 0, done.stderr
 
 
 def test_mean_stays_in_the_unit_interval_far_out_in_float32() -> None:

@@ -23,12 +23,12 @@ CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
 
 @pytest.mark.filterwarnings("ignore")  # of torch's own, on import
-def test_asking_for_a_compiled_step_without_a_compiler_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_asking_for_a_compiled_step_without_a_compiler_is_one_clear_line() -> None:
     from torch._inductor import config
 
-    monkeypatch.setattr(config, "force_disable_caches", True)
-    monkeypatch.setattr(config.cpp, "cxx", ("/nowhere/c++",))
-    with pytest.raises(SettingsError, match=r"torch cannot compile the step here: .*No working C") as caught:
+    # by torch's own way to change it: after monkeypatch's undoing nothing more could be compiled
+    nowhere = config.patch({"force_disable_caches": True, "cpp.cxx": ("/nowhere/c++",)})
+    with nowhere, pytest.raises(SettingsError, match=r"torch cannot compile the step here: .*No working C") as caught:
         tt.PTM(settings=SMALL, device="cpu").fit(small_images(), tasks=4, progress=False, compiled=True)
     assert "\n" not in str(caught.value)
 
@@ -126,3 +126,39 @@ def test_a_traced_training_gives_the_same_numbers_and_resumes(tmp_path: Path) ->
     done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
+
+
+# The code that the compiler makes for a CPU, of colour images, whose decoder starts with logits near 0.
+_COMPILED_GRADIENTS = """
+import torch
+import tasktheme as tt
+from oracles.small import SMALL, small_images
+from tasktheme.nets.build import Networks
+from tasktheme.training.compiler import silent_compiler
+from tasktheme.training.loop import Trainer
+
+grey, cpu = small_images(), torch.device("cpu")
+colours = torch.cat([grey.tensor, 255 - grey.tensor, grey.tensor // 2], dim=1)
+data = tt.Dataset.from_arrays(colours.numpy(), [label for label in range(8) for _ in range(10)], name="colours")
+
+def step(compiled):
+    networks = Networks(SMALL, data.point_shape, cpu)
+    with torch.no_grad():
+        networks.decoder.convolutions[-1].weight *= 1e-6
+    trainer = Trainer(SMALL, networks, data, 8, cpu, compiled)
+    with silent_compiler():
+        result = trainer._forward(*trainer._draw(trainer._counter))
+    return result, torch.autograd.grad(result.loss, list(networks.parameters()))
+
+(ours, found), (plain, expected) = step(True), step(False)
+torch.testing.assert_close(ours.terms, plain.terms, rtol=1e-5, atol=1e-4)
+for slope, other in zip(found, expected, strict=True):
+    assert (slope - other).norm() <= 1e-4 * other.norm()
+"""
+
+
+@pytest.mark.slow
+def test_a_step_compiled_for_a_cpu_gives_the_gradients_of_colour_images() -> None:
+    command = [sys.executable, "-c", _COMPILED_GRADIENTS]
+    done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -26,7 +26,19 @@ def log_partition(logits: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
 def _log_partition_of_size(logits: Tensor) -> Tensor:
     """A(-|l|) = ln((1 - exp(-|l|)) / |l|), at most 0."""
     below = logits.abs().clamp_min_(torch.finfo(logits.dtype).tiny).neg_()  # -|l|, in place: a pass over all pixels each
+    if torch.compiler.is_compiling() and below.device.type == "cpu":
+        return _slope_from_zero(below).log_()
     return torch.expm1(below).div_(below).log_()
+
+
+def _slope_from_zero(below: Tensor) -> Tensor:
+    """(exp(l) - 1) / l for l < 0 without expm1, of which torch's compiler makes exp(l) - 1 on a CPU: 0 near l = 0.
+
+    pytorch/pytorch#189803. Divided by the logarithm of the rounded exponential, the rounding cancels (Kahan).
+    """
+    power = below.exp()
+    slope = (power - 1.0) / torch.where(power > 0.5, power.log(), below)  # smaller powers lose nothing, and may be 0
+    return torch.where(power < 1.0, slope, torch.ones_like(slope))
 
 
 def log_prob(x: Float[Tensor, "*B"], logits: Float[Tensor, "*B"]) -> Float[Tensor, "*B"]:
