@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from contextlib import redirect_stdout
 from enum import StrEnum
 from pathlib import Path
@@ -40,6 +41,9 @@ def reproduce(
     minutes: Annotated[
         float | None, typer.Option(help="Stop after so long, in the middle of a piece too; the same command goes on.", min=0.0)
     ] = None,
+    jobs: Annotated[
+        int, typer.Option("--jobs", "-j", help="So many pieces at a time, each a process: for a large GPU.", min=1)
+    ] = 1,
     device: Device = DeviceName.auto,
     data_dir: DataDir = None,
     quiet: Quiet = False,
@@ -49,11 +53,12 @@ def reproduce(
     The work is made of pieces, each a command of this program with a folder of its own. What is done is not done again, unless
     its settings have changed; Ctrl-C and `--minutes` keep the state. A piece that fails does not stop the others.
 
-    Examples: `tasktheme reproduce --out reproduced`, `tasktheme reproduce --scale paper --out paper --minutes 9`,
+    Examples: `tasktheme reproduce --out reproduced`, `tasktheme reproduce --scale paper --out paper --minutes 9 --jobs 4`,
     `tasktheme reproduce --figure distances --figure histogram`
     """
     from tasktheme.files import make_folder
     from tasktheme.reproduce.figures import all_figures
+    from tasktheme.reproduce.jobs import run_side_by_side
     from tasktheme.reproduce.page import write_page
     from tasktheme.reproduce.plan import SCALES, make_plan
     from tasktheme.reproduce.run import read_record, run_pieces
@@ -84,15 +89,22 @@ def reproduce(
         if status:
             raise TaskThemeError(f"it ended with status {status}")
 
-    left = ""
+    def alone(piece: str) -> list[str]:
+        words = ["reproduce", "--scale", scale.value, "--out", str(out), "--only", piece, *where, "--quiet"]
+        return [sys.executable, "-m", "tasktheme", *words]
+
+    left, say = "", _silent if quiet else typer.echo
     try:
-        whole = run_pieces(chosen, out, call, minutes=minutes, say=_silent if quiet else typer.echo)
+        if jobs == 1:
+            whole = run_pieces(chosen, out, call, minutes=minutes, say=say)
+        else:
+            whole = run_side_by_side(chosen, out, alone, jobs, minutes=minutes, say=say)
     except Interrupted as stop:
         whole, left = False, str(stop)
     page = write_page(out, scale.value, where)
     if not quiet:
         seconds = sum(read_record(piece, out).seconds for piece in chosen)
-        typer.echo(f"took   {seconds:.0f} s in all")
+        typer.echo(f"took   {seconds:.0f} s, all pieces together")
         typer.echo(f"open   {page.resolve().as_uri()}")
     if left:
         leave(f"{left}; run the same command again to go on", INTERRUPTED)

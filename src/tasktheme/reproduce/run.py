@@ -81,9 +81,8 @@ def run_pieces(
         if found.state == "done":
             say(f"{title}: done before, in {found.seconds:.0f} s")
             continue
-        missing = [name for name in piece.needs if not (out / name / _RECORD).exists() or not _inputs(piece, out)[name]]
-        if missing:
-            say(f"{title}: not run, as {missing[0]} is not done")
+        if missing := missing_input(piece, out):
+            say(f"{title}: not run, as {missing} is not done")
             continue
         if end is not None and time.monotonic() >= end:
             raise Interrupted(f"the time was over before {piece.name}")
@@ -147,6 +146,11 @@ def _ending(end: float | None) -> Iterator[None]:
         timer.cancel()
         if ignored:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def missing_input(piece: Piece, out: Path) -> str | None:
+    """The first piece that another needs and that is not done."""
+    return next((name for name, made in _inputs(piece, out).items() if not made), None)
 
 
 def _inputs(piece: Piece, out: Path) -> dict[str, str]:
