@@ -523,6 +523,8 @@ def test_arms_of_another_experiment_are_not_gone_on_with(split: DataSplit, tmp_p
         run_lifelong(split, tmp_path, **how, changes=TINY | {"learning_rate": 0.1})
     with pytest.raises(ModelFileError, match=r"other settings \(pool 6 there, 7 here\)"):
         run_lifelong(split, tmp_path, **how, changes=TINY | {"pool": 7})
+    with pytest.raises(ModelFileError, match=r"random-.*other settings \(pool 6 there, 7 here\)"):  # nor compared with
+        run_lifelong(split, tmp_path, **how | {"policies": ("worst-case",)}, changes=TINY | {"pool": 7})
 
 
 def interrupted(split: DataSplit, out: Path, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
