@@ -17,6 +17,7 @@ import typer
 from PIL import Image
 
 import tasktheme as tt
+from oracles.small import small_images
 from tasktheme import cli
 from tasktheme.task_tables import warn_of_collapse
 
@@ -726,14 +727,38 @@ def test_debug_shows_the_traceback(run) -> None:
     cli._state["debug"] = False
 
 
-def test_a_full_gpu_is_one_line_and_exit_1(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fit(*_: object, **__: object) -> None:
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.99 GiB.\nSee documentation")
+FULL = (
+    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.99 GiB.\nSee documentation"),
+    RuntimeError("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported"),
+)
 
-    monkeypatch.setattr(tt.PTM, "fit", fit)
+
+@pytest.mark.parametrize("error", FULL)
+def test_a_full_gpu_is_one_line_and_exit_1(error: Exception, run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(tt.PTM, "fit", full)
     code, _, err = run("fit", "glyphs", "--out", tmp_path / "m", "--tasks", "10", "--quiet")
     assert (code, err.count("\n")) == (1, 1)
     assert err.startswith("tasktheme: the GPU has no memory left")
+
+
+@pytest.mark.parametrize("error", FULL)
+def test_a_full_gpu_is_no_damage_to_what_is_loaded(
+    error: Exception, run, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner = tt.MetaLearner("maml", device="cpu", ways=2, queries=1, filters=2, modules=1, batch_tasks=1)
+    learner.fit(small_images(), 1, progress=False).save(tmp_path / "run")
+
+    def full(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(torch.nn.Module, "to", full)
+    for words in (("embed", model, "glyphs", "--out", tmp_path / "t.parquet"), ("meta-test", tmp_path / "run", "glyphs")):
+        code, _, err = run(*words, "--quiet")
+        assert (code, err.count("\n")) == (1, 1)
+        assert err.startswith("tasktheme: the GPU has no memory left")
 
 
 def test_summary_of_a_model_tells_what_its_themes_are_made_of(run, model: Path, tasks: Path) -> None:

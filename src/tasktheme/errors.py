@@ -47,6 +47,7 @@ class Interrupted(TaskThemeError, KeyboardInterrupt):
 
 def out_of_memory(error: Exception) -> str | None:
     """One line instead of torch's account of a GPU's memory; None for any other error."""
-    if type(error).__name__ != "OutOfMemoryError":  # torch's, which is not loaded for this
+    name = type(error).__name__  # of torch's error: torch is not loaded for this
+    if name != "OutOfMemoryError" and "CUDA error: out of memory" not in str(error):  # where not even the driver has room
         return None
     return "the GPU has no memory left: other programs may use it; what was saved goes on as after an interrupt"

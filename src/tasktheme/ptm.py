@@ -17,7 +17,7 @@ from tasktheme.data.dataset import Dataset
 from tasktheme.data.episodes import Episodes, EpisodeStream, whole_tasks
 from tasktheme.data.given import TaskData, as_dataset, as_tasks, count_tasks
 from tasktheme.device import find_device
-from tasktheme.errors import DataError, ModelFileError, NotFittedError, SettingsError
+from tasktheme.errors import DataError, ModelFileError, NotFittedError, SettingsError, out_of_memory
 from tasktheme.fitted import Fitted
 from tasktheme.maths import gaussian
 from tasktheme.model.e_step import TaskPosterior, e_step
@@ -314,6 +314,8 @@ class PTM:
             model.history, model.trained_on = about["history"], about["trained_on"]
             model._fitted = Fitted.from_tensors(tensors, model.settings, tuple(about["point_shape"]), where)
         except (KeyError, TypeError, RuntimeError, SettingsError) as error:
+            if out_of_memory(error) is not None:  # of the GPU: the file is sound
+                raise
             raise ModelFileError(f"{str(path)!r} is damaged: {' '.join(str(error).split())}") from error
         return model
 

@@ -68,10 +68,11 @@ def test_a_gpu_is_given_fewer_tasks_where_little_memory_is_free(monkeypatch: pyt
     gpu, numbers = torch.device("cuda"), 80 * 64 * 64 * 32
     for free, tasks in ((140 << 30, (1 << 31) // numbers), (24 << 30, (12 << 30) // (24 * numbers)), (1 << 20, 1)):
         testing._free_memory.cache_clear()
-        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _, free=free: (free, 140 << 30))
+        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda free=free: (free, 140 << 30))
         assert testing.tasks_at_once(learner, 80, gpu) == tasks
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (140 << 30, 140 << 30))
-    assert testing.tasks_at_once(learner, 80, gpu) == 1  # as it was first
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (140 << 30, 140 << 30))
+    for same in (gpu, torch.device("cuda:0")):  # which is what tensors there call it
+        assert testing.tasks_at_once(learner, 80, same) == 1  # as it was first
     testing._free_memory.cache_clear()
 
 

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
-import _thread
+import os
+import signal
+import subprocess
 import sys
 import textwrap
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,23 +66,48 @@ def test_a_failure_stops_only_what_needs_it(tmp_path: Path) -> None:
     assert "[3/3] c: not run, as a is not done" in said
 
 
-def test_an_interrupt_reaches_all_and_keeps_their_state(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_reaches_all_and_keeps_their_state(number: signal.Signals, tmp_path: Path) -> None:
     work = '(folder / "half").touch(); time.sleep(60)'
+    before = signal.getsignal(signal.SIGINT)
+    if number == signal.SIGTERM:  # of a job in the background, which a shell has told to ignore Ctrl-C
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def stop() -> None:
         while not all((tmp_path / name / "half").exists() for name in "ab"):
             time.sleep(0.01)
-        _thread.interrupt_main()
+        os.kill(os.getpid(), number)
 
     started = time.monotonic()
     threading.Thread(target=stop, daemon=True).start()
-    with pytest.raises(Interrupted, match="a, b"):
-        run_side_by_side(PLAN, tmp_path, makers(tmp_path, work), 2)
+    try:
+        with pytest.raises(Interrupted, match="a, b"):
+            run_side_by_side(PLAN, tmp_path, makers(tmp_path, work), 2)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert time.monotonic() - started < 45.0
     assert states(tmp_path) == ["interrupted", "interrupted", "to do"]
     assert (tmp_path / "a" / "half").exists()
     with pytest.raises(Interrupted, match="what is left"):
         run_side_by_side(PLAN, tmp_path, makers(tmp_path, work), 2, minutes=0)
+
+
+def test_an_error_leaves_no_process_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[subprocess.Popen[bytes]] = []
+
+    class Kept(subprocess.Popen[bytes]):
+        def __init__(self, *words: Any, **options: Any) -> None:
+            super().__init__(*words, **options)
+            begun.append(self)
+
+    def say(line: str) -> None:
+        if begun:
+            raise BrokenPipeError  # `tasktheme reproduce | head -1`
+
+    monkeypatch.setattr(subprocess, "Popen", Kept)
+    with pytest.raises(BrokenPipeError):
+        run_side_by_side(PLAN, tmp_path, makers(tmp_path, "time.sleep(60)"), 2, say=say)
+    assert [process.returncode is None for process in begun] == [False]
 
 
 def test_files_of_others_are_not_touched(tmp_path: Path) -> None:

@@ -71,6 +71,12 @@ def test_one_figure_then_a_failure(run, instant: Scale, tmp_path: Path, monkeypa
     assert err.endswith("the others are done\n")
     assert "histogram failed: division by zero" in (out / "reproduce.html").read_text()  # where its figure would be
 
+    monkeypatch.setattr("tasktheme.learners.meta.MetaLearner.fit", lambda *_, **__: 1 / 0)
+    assert run("reproduce", "--out", out, "--figure", "entropy-omniglot", "--device", "cpu")[0] == 1
+    shown = {shown["name"]: shown["failed"] for shown in json.loads((out / "reproduce.json").read_text())["figures"]}
+    assert shown["entropy-omniglot"] == shown["distance-omniglot"] == ["maml-omniglot failed: division by zero"]  # an input
+    assert shown["simplex"] == []
+
 
 def test_a_figure_without_its_picture_is_an_error(run, instant: Scale, tmp_path: Path) -> None:
     out = tmp_path / "out"

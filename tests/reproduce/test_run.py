@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import signal
 import time
 from pathlib import Path
@@ -131,8 +130,9 @@ def test_files_of_others_are_not_touched(tmp_path: Path) -> None:
     assert (tmp_path / "a" / "thesis.tex").read_text() == "mine"
 
 
-def test_a_damaged_record_is_made_anew(tmp_path: Path) -> None:
-    run_pieces([A], tmp_path, Maker())
-    (tmp_path / "a" / "piece.json").write_text(json.dumps({"command": 3, "colour": "red"}))
-    assert states(tmp_path, A) == ["outdated"]
-    assert run_pieces([A], tmp_path, Maker())
+@pytest.mark.parametrize("content", ['{"command": 3, "colour": "red"}', "[]", "{"])
+def test_a_damaged_record_is_made_anew(content: str, tmp_path: Path) -> None:
+    run_pieces([A, B], tmp_path, Maker())
+    (tmp_path / "a" / "piece.json").write_text(content)
+    assert states(tmp_path, A, B) == ["outdated", "outdated"]
+    assert run_pieces([A, B], tmp_path, Maker())

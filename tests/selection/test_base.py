@@ -29,15 +29,3 @@ def test_a_policy_says_what_it_misses() -> None:
         PTMPolicy().enter(Tasks(torch.arange(2)))
     with pytest.raises(DataError, match="'worst-case' needs of each task labelled images"):
         WorstCase().enter(Tasks(torch.arange(3), gamma=make_gamma(3)))
-
-
-def test_a_task_with_images_is_put() -> None:
-    policy = WorstCase()
-    pool, entering = policy.enter(make_tasks(3)), policy.enter(make_tasks(1, seed=5))
-    before = make_tasks(3)
-    pool.put(1, entering)
-    for part in ("support", "query"):
-        x = getattr(pool.tasks, part).x
-        assert torch.equal(x[1], getattr(entering.tasks, part).x[0])
-        assert torch.equal(x[[0, 2]], getattr(before, part).x[[0, 2]])
-    assert pool.tasks.numbers.tolist() == [0, 50, 2]

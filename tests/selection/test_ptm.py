@@ -63,12 +63,3 @@ def test_arms_side_by_side_are_the_arms() -> None:
         for arm in range(3):
             own = None if aim is None else POLICY.enter(pool_of(targets[arm]))
             torch.testing.assert_close(scores[arm], POLICY.scores(POLICY.enter(pool_of(gamma[arm])), own, Now()))
-
-
-def test_a_new_task_alone_is_described() -> None:
-    gamma = make_gamma(6)
-    pool = POLICY.enter(pool_of(gamma[:5].clone()))
-    pool.put(2, POLICY.enter(Tasks(torch.tensor([77]), gamma=gamma[5:])))
-    whole = POLICY.enter(pool_of(gamma[[0, 1, 5, 3, 4]]))
-    torch.testing.assert_close(POLICY.scores(pool, None, Now()), POLICY.scores(whole, None, Now()), rtol=0, atol=0)
-    assert pool.tasks.numbers.tolist() == [0, 1, 77, 3, 4]

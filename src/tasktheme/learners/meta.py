@@ -12,7 +12,7 @@ import torch
 from tasktheme.data.checks import as_array, check_data
 from tasktheme.data.dataset import Dataset, DataSplit
 from tasktheme.device import find_device
-from tasktheme.errors import DataError, ModelFileError, NotFittedError, SettingsError
+from tasktheme.errors import DataError, ModelFileError, NotFittedError, SettingsError, out_of_memory
 from tasktheme.learners.base import Learner, Noise, Points, precision
 from tasktheme.learners.build import build_learner, find_learner
 from tasktheme.learners.convolution import triton_runs
@@ -187,6 +187,8 @@ class MetaLearner:
             learner = build_learner(found.name, _suited(found.settings, where).as_dict(), point_shape).to(where)
             learner.load_state_dict(tensors)
         except (KeyError, TypeError, ValueError, RuntimeError, SettingsError) as error:
+            if out_of_memory(error) is not None:  # of the GPU: the file is sound
+                raise
             raise ModelFileError(f"{str(path)!r} is damaged: {' '.join(str(error).split())}") from error
         found._learner = learner
         return found

@@ -149,13 +149,14 @@ def tasks_at_once(learner: Learner, points: int, device: torch.device) -> int:
     """How many tasks of so many data points a device has room for."""
     numbers = points * math.prod(learner.point_shape[1:]) * learner.settings.filters * learner.networks
     if device.type == "cuda":
-        return max(1, min(_NUMBERS_AT_ONCE["cuda"], _free_memory(device) // _BYTES_OF_ONE) // numbers)
+        return max(1, min(_NUMBERS_AT_ONCE["cuda"], _free_memory() // _BYTES_OF_ONE) // numbers)
     return max(1, _NUMBERS_AT_ONCE["cpu"] // numbers)
 
 
 @cache  # as it was first: a program is compiled for one number of tasks
-def _free_memory(device: torch.device) -> int:
-    return torch.cuda.mem_get_info(device)[0]
+def _free_memory() -> int:
+    """Of the current GPU, which is the only one in use (``find_device``)."""
+    return torch.cuda.mem_get_info()[0]
 
 
 @dataclass(frozen=True, eq=False)

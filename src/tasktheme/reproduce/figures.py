@@ -223,7 +223,7 @@ def _bars(folders: list[Path]) -> list[Row]:
             ours = "not tested" if final is None else f"{100 * final['mean']:.2f} {_half(final['over_tasks'])} %"
             rows.append(Row(f"{learner_title(learner)}, {policy_title(policy)}", f"{mean:.2f} ± {half:.2f} %", ours))
         for pair in found["comparisons"]:
-            if pair["first"] == "ptm":
+            if pair["first"] == "ptm" and pair["second"] in FINAL[learner]:
                 measure = f"{learner_title(learner)}, PTM less {policy_title(pair['second'])}"
                 paper = FINAL[learner]["ptm"][0] - FINAL[learner][pair["second"]][0]
                 ours = f"{_signed(100 * pair['mean'], '+.2f')} {_half(pair['over_seeds'])} points, over seeds"

@@ -14,7 +14,7 @@ from typing import Any
 from tasktheme import __version__
 from tasktheme.files import write_file
 from tasktheme.reproduce.figures import Figure, all_figures
-from tasktheme.reproduce.plan import SCALES, Piece, make_plan
+from tasktheme.reproduce.plan import SCALES, Piece, make_plan, with_inputs
 from tasktheme.reproduce.run import Record, read_record
 from tasktheme.storage import versions
 
@@ -40,6 +40,8 @@ def write_page(out: Path, scale: str, options: list[str]) -> Path:
             shown["rows"] = [asdict(row) for row in figure.rows(folders)]
             pictures[figure.name] = _picture(figure, folders)
         shown["pieces"] = [_shown_piece(piece, records[piece.name], out) for piece in plan if piece.name in figure.pieces]
+        behind = ((piece.name, records[piece.name]) for piece in with_inputs(plan, set(figure.pieces)))
+        shown["failed"] = [f"{name} {record.error}" for name, record in behind if record.state == "failed"]
         figures.append(shown)
     page = {
         "scale": scale,

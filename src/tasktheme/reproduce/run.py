@@ -159,7 +159,7 @@ def _inputs(piece: Piece, out: Path) -> dict[str, str]:
     for name in piece.needs:
         try:
             made[name] = json.loads((out / name / _RECORD).read_text(encoding="utf-8"))["made"]
-        except (OSError, ValueError, KeyError):
+        except (OSError, ValueError, KeyError, TypeError):
             made[name] = ""
     return made
 

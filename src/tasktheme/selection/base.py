@@ -75,17 +75,6 @@ class Pool:
     def __len__(self) -> int:
         return len(self.tasks)
 
-    def put(self, row: int, entering: Pool) -> None:
-        """Write a task over the one at ``row``, in place: a pool can be hundreds of megabytes of images."""
-        for part in ("support", "query"):
-            old, new = getattr(self.tasks, part), getattr(entering.tasks, part)
-            if old is not None:
-                old.x[row], old.y[row] = new.x[0], new.y[0]
-        if self.tasks.gamma is not None and entering.tasks.gamma is not None:
-            self.tasks.gamma[..., row, :] = entering.tasks.gamma[..., 0, :]
-        self.tasks.numbers[..., row] = entering.tasks.numbers[..., 0]
-        self.kept[..., row, :] = entering.kept[..., 0, :]
-
 
 @dataclass(frozen=True)
 class Now:

@@ -523,6 +523,8 @@ def test_arms_of_another_experiment_are_not_gone_on_with(split: DataSplit, tmp_p
         run_lifelong(split, tmp_path, **how, changes=TINY | {"learning_rate": 0.1})
     with pytest.raises(ModelFileError, match=r"other settings \(pool 6 there, 7 here\)"):
         run_lifelong(split, tmp_path, **how, changes=TINY | {"pool": 7})
+    with pytest.raises(ModelFileError, match=r"random-.*other settings \(pool 6 there, 7 here\)"):  # nor compared with
+        run_lifelong(split, tmp_path, **how | {"policies": ("worst-case",)}, changes=TINY | {"pool": 7})
 
 
 def interrupted(split: DataSplit, out: Path, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -593,3 +595,18 @@ def test_a_loss_that_is_not_finite_stops_all_and_keeps_the_last_good_state(
     with pytest.raises(TrainingError, match="random-1: the loss was not finite at step 4"):
         run_lifelong(split, tmp_path, **COMMON | {"policies": ("random",), "steps": 6, "changes": TINY})
     assert [record.step for record in records(tmp_path)] == [3, 3]
+
+
+def test_a_skipped_pick_whose_loss_is_not_finite_stops_all_too(
+    split: DataSplit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = SideBySide._gradients
+
+    def broken(self: SideBySide, numbers: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        losses, *slopes = original(self, numbers)
+        return torch.where(self._counter == 12, torch.nan, losses), *slopes
+
+    monkeypatch.setattr(SideBySide, "_gradients", broken)
+    how = COMMON | {"policies": ("random",), "steps": 15, "changes": TINY | {"skip": True}}
+    with pytest.raises(TrainingError, match="random-0: the loss was not finite at step 13"):
+        run_lifelong(split, tmp_path, **how)

@@ -113,12 +113,14 @@ def _record(path: Path, tensors: dict[str, Tensor], info: dict[str, Any]) -> Rec
 
 
 def open_records(folder: Path, arms: Sequence[Arm], identities: Sequence[dict[str, Any]]) -> list[Record]:
-    """The arms' records as far as they have come; ModelFileError where one is of another experiment.
+    """The arms' records as far as they have come; ModelFileError where one, or another in the folder, is of another experiment.
 
     Arms that were kept together go on together: where a kill fell between their files, or one is damaged, from the last
     point that all of them have.
     """
     records = [_open_record(folder, arm, identity) for arm, identity in zip(arms, identities, strict=True)]
+    for path in {*folder.glob("*.arm")} - {_file(folder, arm) for arm in arms}:  # they are compared with these
+        _check_identity(path, read_record(path).identity | {"policy": None}, identities[0] | {"policy": None})
     step = {str(record.arm): record.step for record in records}
     return [
         _at(folder, record, min(step.get(name, record.step) for name in (*record.beside, str(record.arm)))) for record in records
@@ -131,9 +133,13 @@ def _open_record(folder: Path, arm: Arm, identity: dict[str, Any]) -> Record:
     if not path.exists():
         return Record(arm, identity)
     record = read_record(path)
-    if other := differences(record.identity, identity):
-        raise ModelFileError(f"{str(path)!r} is of an experiment with other {other}: ask for the same, or choose another --out")
+    _check_identity(path, record.identity, identity)
     return record
+
+
+def _check_identity(path: Path, theirs: dict[str, Any], ours: dict[str, Any]) -> None:
+    if other := differences(theirs, ours):
+        raise ModelFileError(f"{str(path)!r} is of an experiment with other {other}: ask for the same, or choose another --out")
 
 
 def _at(folder: Path, record: Record, step: int) -> Record:

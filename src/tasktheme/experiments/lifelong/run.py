@@ -221,10 +221,9 @@ class _Training:
             record.seconds += spent / len(self.records)
             record.step = step
             record.picked, record.losses, record.learned = (part[row] for part in kept)
-            if not np.isfinite(record.losses[-1]):
-                first = int(np.flatnonzero(~np.isfinite(record.losses))[0])
+            if len(bad := np.flatnonzero(~np.isfinite(record.losses))):  # a skipped pick leaves those after it sound
                 raise TrainingError(
-                    f"{record.arm}: the loss was not finite at step {first + 1:,}; try a smaller learning_rate or inner_rate"
+                    f"{record.arm}: the loss was not finite at step {bad[0] + 1:,}; try a smaller learning_rate or inner_rate"
                 )
 
     def _accuracies(self, tasks: ListedTasks) -> Float[Tensor, "A T"]:
