@@ -426,6 +426,12 @@ def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
     assert writer.wait() == 0
 
 
+def test_the_status_of_an_error_is_the_same_where_its_line_cannot_be_written() -> None:
+    with Path("/dev/full").open("w") as full:
+        words = [sys.executable, "-m", "tasktheme", "select", "no-such.parquet"]
+        assert subprocess.run(words, stderr=full, check=False).returncode == 2
+
+
 def test_distances_on_a_terminal_are_a_corner_of_the_matrix(run, tasks: Path) -> None:
     code, out, _ = run("distances", tasks, "--kind", "hellinger", terminal=True)
     assert code == 0

@@ -9,6 +9,7 @@ import pytest
 
 import tasktheme as tt
 from oracles.small import SMALL, small_images
+from tasktheme.lifelong_commands import _left_out
 
 TINY = [
     "ways=3",
@@ -54,6 +55,17 @@ def test_every_policy_in_both_settings(run, made: tuple[Path, Path, Path], tmp_p
     assert code == 0, err
     assert (tmp_path / "out" / "maml-transduction" / "final.parquet").exists()
     assert (tmp_path / "out" / "lifelong.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_picks_that_were_not_learned_from_are_told(run, made: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    common = [made[0], "--held-out", 0.5, "--seeds", 2, "--policies", "random", "--out", tmp_path / "out", *SETTINGS]
+    code, out, err = run("experiment", "lifelong", *common, "--steps", 30, "--set", "skip=true", "--set", "skip_margin=0.0")
+    assert code == 0, err
+    policy = json.loads((tmp_path / "out" / "maml-induction" / "lifelong.json").read_text())["policies"]["random"]
+    assert sum(policy["skipped"]) > 0
+    assert f"after 30 steps ({sum(policy['skipped'])} of 60 picks not learned from), on" in out
+    stopped = policy | {"stopped": [True, False]}
+    assert _left_out(stopped).endswith("picks not learned from, 1 of 2 runs stopped early)")
 
 
 def test_what_the_trainings_held_out_stays_held_out(run, made: tuple[Path, Path, Path], tmp_path: Path) -> None:

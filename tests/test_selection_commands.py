@@ -126,7 +126,7 @@ def test_policies_that_look_at_images_draw_them_from_data(run, folder: Path, pol
         ("{pool} --targets {data}", "must both be files of tasks"),
         ("{data}", "is no file of tasks that embed wrote, and tasks drawn from DATA need"),
         ("{data} --learner {run} --resized 3", "--resized: this goes with a file of tasks"),
-        ("{data} --learner {run} --policy ptm -n 4 --held-out 0.5", "embed the tasks with a task model"),
+        ("{data} --learner {run} --policy ptm -n 4 --held-out 0.5", "or draw them with one (model, --model)"),
         ("{pool} -k 31", "from 1 to 30"),
         ("{pool} --recent {pool}", "'ptm' does not look at recent picks"),
         ("{pool} --out {pool}", "exists already"),

@@ -132,7 +132,8 @@ def _lines(result: dict[str, Any]) -> list[str]:
             seeds = "" if final["over_seeds"] is None else f", +- {_points(final['over_seeds'])} over seeds"
             lines.append(
                 f"{name}: {100 * final['mean']:.2f} % +- {_points(final['over_tasks'])} over tasks{seeds}; "
-                f"after {counted(final['steps'], 'step')}, on {counted(final['tasks'], 'task')}; {cost:.1f} ms a step"
+                f"after {counted(final['steps'], 'step')}{_left_out(policy)}, on {counted(final['tasks'], 'task')}; "
+                f"{cost:.1f} ms a step"
             )
     return lines + [
         f"{pair['first']} less {pair['second']}: {100 * pair['mean']:+.2f} points, "
@@ -140,6 +141,13 @@ def _lines(result: dict[str, Any]) -> list[str]:
         f"{100 * pair['tasks_in_common']:.0f} % of their tasks are the same"
         for pair in result["comparisons"]
     ]
+
+
+def _left_out(policy: dict[str, Any]) -> str:
+    """How many picks taught nothing, and how many runs ended early, where the remedies for overfitting are on."""
+    skipped, stopped = sum(policy["skipped"]), sum(policy["stopped"])
+    words = f" ({skipped:,} of {sum(policy['steps']):,} picks not learned from" if skipped else ""
+    return words and words + (f", {stopped} of {counted(len(policy['seeds']), 'run')} stopped early)" if stopped else ")")
 
 
 def _points(half_width: float | None) -> str:

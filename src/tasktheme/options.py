@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -190,10 +191,11 @@ def save_result(made: PTM | MetaLearner, out: Path, checkpoint: Path, *, overwri
 
 
 def leave(message: str, code: int) -> NoReturn:
-    """End the program with one line, of one process."""
+    """End the program with one line, of one process; where standard error is lost, with the status alone."""
     line = " ".join(message.split())
     if distributed.speaks():
-        typer.echo(f"tasktheme: {line if len(line) <= _LONGEST_LINE else line[:_LONGEST_LINE] + ' ...'}", err=True)
+        with suppress(OSError):
+            typer.echo(f"tasktheme: {line if len(line) <= _LONGEST_LINE else line[:_LONGEST_LINE] + ' ...'}", err=True)
     sys.exit(code)
 
 

@@ -59,7 +59,7 @@ def reproduce(
     from tasktheme.files import make_folder
     from tasktheme.reproduce.figures import all_figures
     from tasktheme.reproduce.jobs import run_side_by_side
-    from tasktheme.reproduce.page import write_page
+    from tasktheme.reproduce.page import earlier_scale, write_page
     from tasktheme.reproduce.plan import SCALES, make_plan
     from tasktheme.reproduce.run import read_record, run_pieces
 
@@ -69,6 +69,11 @@ def reproduce(
     if listing:
         print_table(_table(chosen, figures, out))
         return
+    if (earlier := earlier_scale(out)) not in (None, scale.value):
+        raise SettingsError(
+            f"{str(out)!r} holds the scale {earlier!r}, which {scale.value!r} would replace piece by piece: "
+            f"add --scale {earlier}, or choose another --out"
+        )
     make_folder(out)
     where = [] if data_dir is None else ["--data-dir", str(data_dir)]
     where += [] if device is DeviceName.auto else ["--device", device.value]
@@ -109,7 +114,7 @@ def reproduce(
     if left:
         leave(f"{left}; run the same command again to go on", INTERRUPTED)
     if not whole:
-        leave("some pieces failed, as said above and in the page; the others are done", 1)
+        leave("some pieces failed or were not run, as said above and in the page; the others are done", 1)
 
 
 def _choose(plan: list[Piece], figures: dict[str, tuple[str, ...]], wanted: list[str], only: list[str]) -> list[Piece]:

@@ -122,3 +122,13 @@ def test_time_that_is_over_leaves_the_rest_for_the_same_command(run, instant: Sc
     assert code == 130
     assert "run the same command again" in err
     assert (tmp_path / "out" / "reproduce.html").exists()
+
+
+def test_another_scale_does_not_replace_what_is_there(run, instant: Scale, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert run("reproduce", "--out", out, "--minutes", 0, "-q")[0] == 130
+    code, _, err = run("reproduce", "--scale", "small", "--out", out, "--minutes", 0, "-q")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "holds the scale 'tiny'" in err
+    assert "add --scale tiny, or choose another --out" in err
+    assert '"scale": "tiny"' in (out / "reproduce.json").read_text()

@@ -136,3 +136,15 @@ def test_a_damaged_record_is_made_anew(content: str, tmp_path: Path) -> None:
     (tmp_path / "a" / "piece.json").write_text(content)
     assert states(tmp_path, A, B) == ["outdated", "outdated"]
     assert run_pieces([A, B], tmp_path, Maker())
+
+
+def test_a_piece_that_another_process_makes_is_left_to_it(tmp_path: Path) -> None:
+    def call(words: list[str]) -> None:
+        with pytest.raises(OutputError, match=r"a' is in use: another process makes it"):  # a handle of its own, as there
+            run_pieces([A], tmp_path, Maker())
+        assert run_pieces([C], tmp_path, Maker())
+        Maker()(words)
+
+    assert run_pieces([A], tmp_path, call)
+    (tmp_path / "a" / "made").unlink()
+    assert run_pieces([A], tmp_path, Maker())  # it was let go of

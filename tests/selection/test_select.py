@@ -236,5 +236,9 @@ def test_bad_input_gets_one_line() -> None:
         tt.select(pool, targets=make_tasks(2))
     with pytest.raises(DataError, match=r"expected a task set \(model.embed\) .*, got list"):
         tt.select([np.eye(2), np.eye(2)])  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="got NoneType"):
+        tt.select(None)  # type: ignore[arg-type]
+    with pytest.raises(DataError, match="got int"):
+        tt.select(pool, targets=5)  # type: ignore[arg-type]
     with pytest.raises(DataError, match="no target tasks"):
         tt.select(pool, targets=pool[:0])

@@ -98,7 +98,7 @@ def _draw_bars(axes: Axes, results: Sequence[Result], look: Mapping[str, tuple[s
     axes.set_ylabel("accuracy")
     counts = sorted({_usual_test(result)[1] or result["final tasks"] for result in results})
     words = f"last test, {' or '.join(f'{count:,}' for count in counts)} tasks\nwhiskers: over tasks, dots: seeds"
-    axes.set_title(words + "; pale: after other steps, or on other tasks" * pale, loc="left", fontsize=SMALL, color=FAINT)
+    axes.set_title(words + "\npale: after other steps, or on other tasks" * pale, loc="left", fontsize=SMALL, color=FAINT)
 
 
 def _bar_label(result: Result) -> str:

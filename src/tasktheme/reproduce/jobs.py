@@ -5,16 +5,18 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from tasktheme.errors import Interrupted
 from tasktheme.reproduce.plan import Piece
-from tasktheme.reproduce.run import missing_input, read_record
+from tasktheme.reproduce.run import Record, missing_input, read_record
 from tasktheme.training.interrupt import stop_requests
 
 _LOOK_SECONDS = 0.2
+_BAD_INPUT = 2  # the command line's status
+_LOST_TERMINAL = (signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()  # processes in sessions of their own would outlive it
 
 
 def run_side_by_side(
@@ -28,7 +30,8 @@ def run_side_by_side(
 ) -> bool:
     """What :func:`run_pieces` does with one piece after another, with up to ``jobs`` at a time.
 
-    ``command`` gives the words that run the piece of a name alone. Ctrl-C and SIGTERM interrupt all that run.
+    ``command`` gives the words that run the piece of a name alone. Ctrl-C, SIGTERM and the loss of the terminal are passed on to
+    all that run, and waited for.
     """
     end = None if minutes is None else time.monotonic() + 60.0 * minutes
     titles = {piece.name: f"[{place}/{len(pieces)}] {piece.name}" for place, piece in enumerate(pieces, start=1)}
@@ -36,21 +39,21 @@ def run_side_by_side(
 
     def begin(piece: Piece) -> None:
         say(f"{titles[piece.name]}: tasktheme {' '.join(piece.words(out))}")
-        # in a session of its own: a terminal's Ctrl-C reaches this process alone, which passes it on
+        # in a session of its own: a terminal's Ctrl-C reaches this process alone, which passes it on once
         running[piece] = subprocess.Popen(command(piece.name), stdin=subprocess.DEVNULL, start_new_session=True)
 
-    with stop_requests() as stopping:
+    cut = []
+    with stop_requests(also=_LOST_TERMINAL) as stopping:
         try:
             while waiting or running:
                 over = stopping() or (end is not None and time.monotonic() >= end)
-                for piece in [piece for piece, process in running.items() if process.poll() is not None]:
+                for piece, process in [pair for pair in running.items() if pair[1].poll() is not None]:
                     del running[piece]
-                    found = read_record(piece, out)
-                    outcome = {"done": f"done in {found.seconds:.0f} s", "to do": "could not begin"}.get(found.state, found.state)
-                    say(f"{titles[piece.name]}: {found.error or outcome}")
-                unfinished = {piece.name for piece in (*waiting, *running)}
+                    outcome = _outcome(read_record(piece, out), process.returncode)
+                    cut += [piece.name] * (outcome == "interrupted")
+                    say(f"{titles[piece.name]}: {outcome}")
                 for piece in list(waiting):
-                    if unfinished.intersection(piece.needs):
+                    if any(other.name in piece.needs for other in (*waiting, *running)):
                         continue
                     found, missing = read_record(piece, out), missing_input(piece, out)
                     if found.state == "done":
@@ -62,20 +65,31 @@ def run_side_by_side(
                     else:
                         continue
                     waiting.remove(piece)
-                if over and (waiting or running):
-                    names = ", ".join(piece.name for piece in running) or "what is left"
-                    raise Interrupted(f"{names} was interrupted and keeps its state")
+                if over:
+                    break
                 time.sleep(_LOOK_SECONDS if running else 0.0)
-        finally:  # whatever ends this process, none is left behind
-            _interrupt(running.values())
+        finally:  # also where nobody reads what is said any more
+            _interrupt(list(running.values()))
+    cut += [piece.name for piece in running if read_record(piece, out).state != "done"]
+    if cut or waiting:
+        was, its = ("were", "keep their") if len(cut) > 1 else ("was", "keeps its")
+        raise Interrupted(f"{', '.join(cut) or 'what is left'} {was} interrupted and {its} state")
     return all(read_record(piece, out).state == "done" for piece in pieces)
 
 
-def _interrupt(processes: Collection[subprocess.Popen[bytes]]) -> None:
-    """Have the processes end, and wait for it; another Ctrl-C is passed on too."""
+def _outcome(found: Record, status: int) -> str:
+    """How a piece's process ended, in a few words."""
+    if found.state == "done":
+        return f"done in {found.seconds:.0f} s"
+    refused = found.state in ("to do", "outdated") or status == _BAD_INPUT  # which said why, and kept no record of its own
+    return "could not run" if refused else found.error or found.state
+
+
+def _interrupt(processes: list[subprocess.Popen[bytes]]) -> None:
+    """Interrupt all and wait for them; a Ctrl-C meanwhile is passed on too, which ends them at once."""
     while any(process.poll() is None for process in processes):
-        for process in processes:
-            process.send_signal(signal.SIGINT)
         with suppress(KeyboardInterrupt):
+            for process in processes:
+                process.send_signal(signal.SIGINT)
             for process in processes:
                 process.wait()

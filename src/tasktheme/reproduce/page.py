@@ -57,6 +57,15 @@ def write_page(out: Path, scale: str, options: list[str]) -> Path:
     return out / PAGE
 
 
+def earlier_scale(out: Path) -> str | None:
+    """The scale whose pieces are in ``out``, if a page was written there."""
+    try:
+        found = json.loads((out / NUMBERS).read_text(encoding="utf-8"))["scale"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return found if found in SCALES else None
+
+
 def _shown_piece(piece: Piece, record: Record, out: Path) -> dict[str, Any]:
     command = shlex.join(["tasktheme", *piece.words(out)])
     return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import json
+import os
 import shutil
 import signal
 import threading
@@ -87,7 +88,9 @@ def run_pieces(
         if end is not None and time.monotonic() >= end:
             raise Interrupted(f"the time was over before {piece.name}")
         say(f"{title}: tasktheme {' '.join(piece.words(out))}")
-        found = _run_piece(piece, out, call, _prepared(piece, out, found), end)
+        make_folder(out / piece.name)
+        with _alone(out / piece.name):
+            found = _run_piece(piece, out, call, _prepared(piece, out, found), end)
         say(f"{title}: {found.error or f'done in {found.seconds:.0f} s'}")
     return all(read_record(piece, out).state == "done" for piece in pieces)
 
@@ -95,13 +98,37 @@ def run_pieces(
 def _prepared(piece: Piece, out: Path, found: Record) -> Record:
     """A folder for the piece, and its record: what other settings or inputs made is removed, what was interrupted stays."""
     folder = out / piece.name
-    if folder.exists() and not (folder / _RECORD).exists() and any(folder.iterdir()):
+    inside = list(folder.iterdir())
+    if inside and not (folder / _RECORD).exists():
         raise OutputError(f"{str(folder)!r} holds files that no piece made: choose another --out")
     if found.state == "outdated":
-        shutil.rmtree(folder)
+        for entry in sorted(inside, key=lambda entry: entry.name == _RECORD):  # last, and not the folder itself, which is held
+            shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
         found = Record(piece.command, _inputs(piece, out))
-    make_folder(folder)
     return found
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Hold a piece's folder; an error where another process does. The system lets go of it when a process ends, killed or not."""
+    if os.name != "posix":  # elsewhere a folder cannot be opened
+        yield
+        return
+    import fcntl
+
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise OutputError(
+                f"{str(folder)!r} is in use: another process makes it; wait for it, or choose another --out"
+            ) from error
+        except OSError:
+            pass  # not every file system can
+        yield
+    finally:
+        os.close(handle)
 
 
 def _run_piece(piece: Piece, out: Path, call: Callable[[list[str]], None], before: Record, end: float | None) -> Record:

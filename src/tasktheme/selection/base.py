@@ -18,7 +18,7 @@ from tasktheme.learners.whole_step import WholeStep
 _PARTS = {  # what a policy may need of tasks, and where it comes from
     "support": "labelled images: draw tasks from a data set for a meta-learner",
     "query": "images to be predicted: draw tasks from a data set for a meta-learner",
-    "gamma": "a distribution over themes: embed the tasks with a task model",
+    "gamma": "a distribution over themes: embed the tasks with a task model, or draw them with one (model, --model)",
 }
 _EQUAL = 1e-12  # deviation, relative to the values, that is rounding
 

@@ -83,6 +83,9 @@ def select(
         raise SettingsError(f"step must be a whole number of earlier picks, 0 or more, got {step!r}")
     if recent is not None and (not chosen.memory or chosen.sees_learner):  # who sees the learner wants its losses on them too
         raise SettingsError(f"the policy {chosen.name!r} does not look at recent picks, 'diverse' does: leave recent out")
+    for part in (pool, *(given for given in (targets, recent) if given is not None)):
+        if not isinstance(part, TaskSet | Tasks):
+            raise DataError(f"expected a task set (model.embed) or tasks with images (draw_tasks), got {type(part).__name__}")
     if targets is not None and not len(targets):
         raise DataError("there are no target tasks; leave targets out to do well on any task")
     left = not_picked(pool, recent)
@@ -169,9 +172,6 @@ def _greedily(policy: Policy, pool: Pool, targets: Pool | None, now: Now, k: int
 
 def _as_tasks(given: list[TaskSet | Tasks | None]) -> tuple[list[Tasks | None], int | None]:
     """Task sets as tasks that compare by content: of one model and, if their sizes differ, brought to the smallest."""
-    for part in given:
-        if part is not None and not isinstance(part, TaskSet | Tasks):
-            raise DataError(f"expected a task set (model.embed) or tasks with images (draw_tasks), got {type(part).__name__}")
     if any(isinstance(part, Tasks) for part in given):
         if any(isinstance(part, TaskSet) for part in given):
             raise DataError("pool, targets and recent must all be task sets, or all tasks with images")

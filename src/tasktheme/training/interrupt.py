@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
@@ -14,10 +14,11 @@ _ONE_REQUEST = 1.0  # seconds: what comes closer is the same request, as `timeou
 
 
 @contextmanager
-def stop_requests() -> Iterator[Callable[[], bool]]:
+def stop_requests(also: Sequence[signal.Signals] = ()) -> Iterator[Callable[[], bool]]:
     """Yield a function that tells whether a stop was asked for; Ctrl-C a second later interrupts at once, SIGTERM never does.
 
-    Outside the main thread signals cannot be caught, and the function always says no.
+    Signals of ``also`` ask for one too, where they are not ignored, as nohup has SIGHUP be. Outside the main thread
+    signals cannot be caught, and the function always says no.
     """
     asked = threading.Event()
     first = 0.0
@@ -33,7 +34,8 @@ def stop_requests() -> Iterator[Callable[[], bool]]:
     if threading.current_thread() is not threading.main_thread():
         yield asked.is_set
         return
-    before = {number: signal.signal(number, ask) for number in _SIGNALS}
+    heard = [*_SIGNALS, *(number for number in also if signal.getsignal(number) is not signal.SIG_IGN)]
+    before = {number: signal.signal(number, ask) for number in heard}
     try:
         yield asked.is_set
     finally:

@@ -13,6 +13,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 import torch
+from matplotlib.text import Text
 
 import tasktheme as tt
 from oracles.lifelong import plain_average
@@ -364,6 +365,12 @@ def test_arms_of_other_steps_or_tasks_are_told_apart(split: DataSplit, model: tt
     assert "7 tasks" in axes[0].get_title(loc="left")
     assert "pale: after other steps, or on other tasks" in axes[0].get_title(loc="left")
     assert [bar.get_alpha() for bar in axes[0].patches] == [0.35, None]  # type: ignore[attr-defined]
+    for policy in result["policies"].values():
+        policy["curve"] = {"steps": [1], "smoothed": [[0.5]] * len(policy["seeds"])}
+    narrow = lifelong_figure([result])  # the bars are one of two panels
+    narrow.draw_without_rendering()
+    [title] = narrow.findobj(lambda artist: isinstance(artist, Text) and "pale" in artist.get_text())
+    assert title.get_window_extent().x1 <= narrow.bbox.x1
     result["policies"].pop("ptm")
     assert "pale" not in lifelong_figure([result]).axes[0].get_title(loc="left")
 
