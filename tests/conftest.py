@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from tempfile import TemporaryDirectory
 
@@ -88,3 +88,13 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
         return int(leaving.value.code or 0), said.out, said.err
 
     return call
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    """Two threads of torch, which what runs must leave as they are."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    assert torch.get_num_threads() == 2, "a user's own number comes back"
+    torch.set_num_threads(before)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -16,15 +15,7 @@ from tasktheme.learners.threads import each_piece
 from tasktheme.learners.training import MetaTrainer
 
 CPU = torch.device("cpu")
-
-
-@pytest.fixture(autouse=True)
-def two_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    assert torch.get_num_threads() == 2, "a user's own number comes back"
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("two_threads")
 
 
 def test_two_threads_work_at_once_with_one_of_torch_each_and_give_results_in_order() -> None:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from scipy.spatial.distance import cosine
+from torch import Tensor
 
 from oracles.learners import make_learner
 from oracles.selection import exact_fisher, make_tasks, sampled_fisher
@@ -13,8 +15,9 @@ from tasktheme.errors import SettingsError
 from tasktheme.learners import testing
 from tasktheme.learners.base import Noise, Points
 from tasktheme.learners.maml import MAML
+from tasktheme.selection import task2vec
 from tasktheme.selection.base import Now, Pool, Tasks
-from tasktheme.selection.task2vec import Task2Vec, distances, draw_labels, draw_signs
+from tasktheme.selection.task2vec import Task2Vec, distances, draw_labels, draw_signs, fisher_embedding
 
 
 def make_probe() -> MAML:
@@ -39,6 +42,22 @@ def test_embedding_is_that_of_a_loop_over_tasks_samples_and_points() -> None:
     for task in range(3):
         drawn = [sample[task].argmax(dim=-1).tolist() for sample in labels]
         torch.testing.assert_close(found[task], sampled_fisher(PROBE, tasks, task, drawn))
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_threads_share_the_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks, policy, sizes = make_tasks(5), Task2Vec(PROBE, samples=2, seed=2), []
+
+    def embed(probe: MAML, part: Tasks, **options: Any) -> Tensor:
+        sizes.append((len(part), torch.get_num_threads()))
+        return fisher_embedding(probe, part, **options)
+
+    monkeypatch.setattr(task2vec, "fisher_embedding", embed)
+    found = policy.describe(tasks)
+    assert sorted(sizes) == [(2, 1), (3, 1)]
+    torch.set_num_threads(1)
+    torch.testing.assert_close(found, policy.describe(tasks))
+    torch.set_num_threads(2)
 
 
 @pytest.mark.parametrize("by", ["labels", "signs"])

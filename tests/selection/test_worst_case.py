@@ -62,6 +62,20 @@ def test_batched_is_one_at_a_time(name: str, transduction: bool, monkeypatch: py
     assert not together.requires_grad
 
 
+@pytest.mark.usefixtures("two_threads")
+@pytest.mark.parametrize("transduction", [False, True])
+def test_threads_share_the_looks(transduction: bool) -> None:
+    learner, tasks = make_learner("maml"), make_tasks(5)
+    targets = POLICY.enter(make_tasks(2, seed=7)) if transduction else None
+    looked: list[int] = []
+    found = POLICY.scores(POLICY.enter(tasks), targets, Now(seed=5, learner=learner, looked=looked.append))
+    assert looked == [3, 2], "a part for each thread, in order"
+    assert not found.requires_grad
+    torch.set_num_threads(1)
+    torch.testing.assert_close(found, POLICY.scores(POLICY.enter(tasks), targets, Now(seed=5, learner=learner)))
+    torch.set_num_threads(2)
+
+
 def test_labels_of_queries_count_in_the_pool_and_not_in_targets() -> None:
     learner, tasks = make_learner("maml"), make_tasks(3)
     assert tasks.query is not None

@@ -16,6 +16,7 @@ from tasktheme.errors import SettingsError
 from tasktheme.learners.base import Learner, Noise, precision
 from tasktheme.learners.maml import MAML
 from tasktheme.learners.testing import tasks_at_once
+from tasktheme.learners.threads import each_piece
 from tasktheme.selection.base import Now, Policy, Pool, Tasks, labelled, place
 
 DRAWS = ("labels", "signs")
@@ -50,11 +51,13 @@ class Task2Vec(Policy):
 
     def describe(self, tasks: Tasks) -> Float[Tensor, "T d"]:
         """The embeddings."""
-        size = tasks_at_once(self.probe, tasks.points, tasks.numbers.device)
-        blocks = (tasks[first : first + size] for first in range(0, len(tasks), size))
+
+        def embed(rows: Int64[Tensor, " t"]) -> Float[Tensor, "t d"]:
+            return fisher_embedding(self.probe, tasks[rows], samples=self.samples, by=self.by, seed=self.seed)
+
+        rows = torch.arange(len(tasks), device=tasks.numbers.device)
         with precision(self.probe.settings):
-            found = [fisher_embedding(self.probe, block, samples=self.samples, by=self.by, seed=self.seed) for block in blocks]
-        return torch.cat(found)
+            return torch.cat(list(each_piece(embed, rows, tasks_at_once(self.probe, tasks.points, rows.device))))
 
     def scores(self, pool: Pool, targets: Pool | None, now: Now) -> Float[Tensor, "*A T"]:
         """L1 norms, or minus the mean distances."""
