@@ -47,5 +47,6 @@ def make_diagram(name: str, label: str, x: Floats, tested: Tested, model: PTM) -
         "interval": tested.accuracies.interval,
         "model": model.fingerprint,
     }
-    few, every = correlate(x[some], accuracy[some]), correlate(x, accuracy)
+    classes = tested.classes.numpy()
+    few, every = correlate(x[some], accuracy[some], classes[some]), correlate(x, accuracy, classes)
     return Diagram(name, label, x, accuracy, some.tolist(), few, every, about)
