@@ -1,9 +1,10 @@
 """From the paper's literal recipe to the default, one change at a time, measured on the test groups of a data set.
 
     python benchmarks/ablation.py --tasks 20000 --seeds 0 1 2 [--only paper "group norm"] [--out ablation.json]
-    python benchmarks/ablation.py omniglot --tasks 100000 [--size 32]
+    python benchmarks/ablation.py omniglot --tasks 100000 [--size 32] [--set batch_tasks=5]
 
-Prints a Markdown row as each training ends: the mean over seeds and, in brackets, the smallest and the largest.
+Prints a Markdown row as each training ends: the mean over seeds and, in brackets, the smallest and the largest. ``--set`` changes
+a setting in all rows.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import numpy as np
 import tasktheme as tt
 from tasktheme.errors import TrainingError
 from tasktheme.evaluation import Evaluation, evaluate
+from tasktheme.options import parse_changes
 
 CHANGES: dict[str, dict[str, Any]] = {  # in order, each added to those before it
     "paper": {},
@@ -45,12 +47,14 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=64, help="side of the images in pixels")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--only", nargs="+", choices=list(CHANGES), default=list(CHANGES))
+    parser.add_argument("--set", dest="changes", action="append", default=[], metavar="NAME=VALUE", help="in all rows")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     data = tt.load_dataset(arguments.data, size=arguments.size)
     settings = tt.Settings.preset("paper")
     assert reduce(tt.Settings.changed, CHANGES.values(), settings) == tt.Settings(), "the last change must end at the default"
+    everywhere = parse_changes(arguments.changes)
     rows = []
     print("| recipe | AUC by KL | AUC mean embedding | largest share | effective themes | seconds |\n|---|---|---|---|---|---|")
     for name, change in CHANGES.items():
@@ -60,7 +64,7 @@ def main() -> None:
         started, results, failed = time.perf_counter(), [], []
         for seed in arguments.seeds:
             try:
-                model = tt.PTM(settings=settings, seed=seed, device=arguments.device)
+                model = tt.PTM(settings=settings.changed(everywhere), seed=seed, device=arguments.device)
                 model.fit(data.train, tasks=arguments.tasks, progress=False)
                 results.append(evaluate(model, data.test))
             except TrainingError as error:
@@ -70,6 +74,7 @@ def main() -> None:
         print(markdown_row(name, results, failed, seconds), flush=True)
         if arguments.out:
             about = {"data": arguments.data, "size": arguments.size, "tasks": arguments.tasks, "seeds": arguments.seeds}
+            about["changes"] = arguments.changes
             arguments.out.write_text(json.dumps(about | {"rows": rows}, indent=1))
 
 
