@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tasktheme.errors import Interrupted
 from tasktheme.reproduce.plan import Piece
-from tasktheme.reproduce.run import Record, missing_input, read_record
+from tasktheme.reproduce.run import PieceRecord, missing_input, read_record
 from tasktheme.training.interrupt import stop_requests
 
 _LOOK_SECONDS = 0.2
@@ -77,7 +77,7 @@ def run_side_by_side(
     return all(read_record(piece, out).state == "done" for piece in pieces)
 
 
-def _outcome(found: Record, status: int) -> str:
+def _outcome(found: PieceRecord, status: int) -> str:
     """How a piece's process ended, in a few words."""
     if found.state == "done":
         return f"done in {found.seconds:.0f} s"
