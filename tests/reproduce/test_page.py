@@ -38,7 +38,7 @@ def test_the_whole_paper(run, instant: Scale, tmp_path: Path) -> None:
     bars = {row["measure"]: row["paper"] for row in shown["rows"]}
     assert bars["ABML, PTM"] == "41.59 ± 0.13 %"
     assert bars["ProtoNet, PTM less Random"] == "+1.48 points, one run"
-    assert len(bars) == 3 * (len(FINAL["maml"]) + 2)
+    assert len(bars) == 3 * (len(FINAL["maml"]) + 3)
     assert [piece["state"] for piece in numbers["pieces"]] == ["done"] * len(plan)
     assert all(piece["seconds"] > 0.0 for piece in numbers["pieces"])
 
