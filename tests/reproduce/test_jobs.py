@@ -88,8 +88,10 @@ def test_an_interrupt_reaches_all_and_keeps_their_state(tmp_path: Path, number: 
     request.addfinalizer(lambda: signal.signal(number, before))
     started = time.monotonic()
     send_when_begun(tmp_path, number)
+    said: list[str] = []
     with pytest.raises(Interrupted, match="a, b were interrupted and keep their state"):
-        run_side_by_side(PLAN, tmp_path, makers(tmp_path, SLOW), 2)
+        run_side_by_side(PLAN, tmp_path, makers(tmp_path, SLOW), 2, say=said.append)
+    assert sorted(said[2:]) == ["[1/3] a: interrupted", "[2/3] b: interrupted"]
     assert time.monotonic() - started < 45.0
     assert states(tmp_path) == ["interrupted", "interrupted", "to do"]
     assert (tmp_path / "a" / "half").exists()

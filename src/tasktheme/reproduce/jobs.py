@@ -67,7 +67,7 @@ def run_side_by_side(
                     before[piece], missing = read_record(piece, out), missing_input(piece, out)
                     if before[piece].state == "done":
                         tell(piece, f"done before, in {before[piece].seconds:.0f} s")
-                    elif missing:
+                    elif missing and not (over and missing in cut):  # what waits for an interrupted piece is left, as it is
                         tell(piece, f"not run, as {missing} is not done")
                     elif len(running) < jobs and not over:
                         begin(piece)
@@ -84,7 +84,8 @@ def run_side_by_side(
                 process.wait()
     if cut or waiting:
         was, its = ("were", "keep their") if len(cut) > 1 else ("was", "keeps its")
-        raise Interrupted(f"{', '.join(cut) or 'what is left'} {was} interrupted and {its} state")
+        names = ", ".join(piece.name for piece in pieces if piece.name in cut)
+        raise Interrupted(f"{names or 'what is left'} {was} interrupted and {its} state")
     return all(read_record(piece, out).state == "done" for piece in pieces)
 
 
