@@ -19,7 +19,7 @@ from PIL import Image
 import tasktheme as tt
 from oracles.small import small_images
 from tasktheme import cli
-from tasktheme.task_tables import warn_of_collapse
+from tasktheme.task_tables import warn_of_collapse, warn_of_sizes
 
 TINY = ["filters=[2,2,2,2]", "latent_dim=3", "themes=3", "polish_tasks=4", "polish_sweeps=2", "t_shots=3", "v_shots=3"]
 
@@ -430,6 +430,16 @@ def test_the_status_of_an_error_is_the_same_where_its_line_cannot_be_written() -
     with Path("/dev/full").open("w") as full:
         words = [sys.executable, "-m", "tasktheme", "select", "no-such.parquet"]
         assert subprocess.run(words, stderr=full, check=False).returncode == 2
+
+
+def test_a_remark_that_cannot_be_written_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("typer.echo", full)
+    sizes = np.array([5, 500])
+    warn_of_sizes(tt.TaskSet(np.ones((2, 2)), sizes, np.ones(2, dtype=np.bool_)))
+    cli._show_warning("collapsed")
 
 
 def test_distances_on_a_terminal_are_a_corner_of_the_matrix(run, tasks: Path) -> None:

@@ -27,6 +27,7 @@ from tasktheme.options import (
     leave,
     print_table,
     refuse_existing,
+    remark,
 )
 from tasktheme.plot_commands import plot_app
 from tasktheme.reproduce_commands import reproduce
@@ -178,4 +179,4 @@ def _silent(message: object) -> None:
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     if distributed.leads():
-        typer.echo(f"tasktheme: {' '.join(str(message).split())}", err=True)
+        remark(" ".join(str(message).split()))

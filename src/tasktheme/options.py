@@ -194,9 +194,14 @@ def leave(message: str, code: int) -> NoReturn:
     """End the program with one line, of one process; where standard error is lost, with the status alone."""
     line = " ".join(message.split())
     if distributed.speaks():
-        with suppress(OSError):
-            typer.echo(f"tasktheme: {line if len(line) <= _LONGEST_LINE else line[:_LONGEST_LINE] + ' ...'}", err=True)
+        remark(line if len(line) <= _LONGEST_LINE else line[:_LONGEST_LINE] + " ...")
     sys.exit(code)
+
+
+def remark(line: str) -> None:
+    """A line to standard error; where that is lost the work goes on without."""
+    with suppress(OSError):
+        typer.echo(f"tasktheme: {line}", err=True)
 
 
 def refuse_existing(path: Path, *, overwrite: bool) -> None:

@@ -77,6 +77,8 @@ def reproduce(
     make_folder(out)
     where = [] if data_dir is None else ["--data-dir", str(data_dir)]
     where += [] if device is DeviceName.auto else ["--device", device.value]
+    if earlier is None:
+        write_page(out, scale.value, where)  # which keeps the folder's scale, whatever becomes of this run
 
     def call(words: list[str]) -> None:
         from tasktheme.cli import app
@@ -96,7 +98,7 @@ def reproduce(
 
     def alone(piece: str) -> list[str]:
         words = ["reproduce", "--scale", scale.value, "--out", str(out), "--only", piece, *where, "--quiet"]
-        return [sys.executable, "-m", "tasktheme", *words]
+        return [sys.executable, "-P", "-m", "tasktheme", *words]  # without the working folder, whose queue.py would be Python's
 
     left, say = "", _silent if quiet else typer.echo
     try:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tasktheme.options import counted, print_table, refuse_existing
+from tasktheme.options import counted, print_table, refuse_existing, remark
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,10 +42,9 @@ def warn_of_collapse(tasks: TaskSet) -> None:
     """A line to standard error where all tasks have one mixture: a model that has not learned says this of any task."""
     mixture = (tasks if tasks.prior is None else tasks.resized(_LARGE)).mean_mixture()
     if len(tasks) > 1 and mixture.shape[1] > 1 and (mixture.max(axis=0) - mixture.min(axis=0)).max() < _ALIKE:
-        typer.echo(
-            f"tasktheme: all {len(tasks):,} tasks are alike to this model, so their distances mean nothing; "
-            "it was probably trained on too few tasks, or on data of another kind",
-            err=True,
+        remark(
+            f"all {len(tasks):,} tasks are alike to this model, so their distances mean nothing; "
+            "it was probably trained on too few tasks, or on data of another kind"
         )
 
 
@@ -54,10 +53,9 @@ def warn_of_sizes(*sets: TaskSet) -> None:
     low = max(1, min(int(tasks.sizes.min(initial=_LARGE)) for tasks in sets))
     high = max(int(tasks.sizes.max(initial=0)) for tasks in sets)
     if high >= _LARGER * low:
-        typer.echo(
-            f"tasktheme: the tasks have {low:,} to {high:,} data points, and larger ones are further from all others; "
-            f"--resized {low} compares what they are made of",
-            err=True,
+        remark(
+            f"the tasks have {low:,} to {high:,} data points, and larger ones are further from all others; "
+            f"--resized {low} compares what they are made of"
         )
 
 

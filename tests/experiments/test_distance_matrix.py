@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import norm, ttest_1samp
 
 import tasktheme as tt
 from oracles.small import SMALL, small_images
 from tasktheme.errors import DataError
 from tasktheme.evaluation.retrieval import same_group_auc
-from tasktheme.experiments.distance_matrix import auc_interval, block_tasks, distance_matrix, resampled_aucs
+from tasktheme.experiments.distance_matrix import auc_interval, block_tasks, distance_matrix, mean_interval, resampled_aucs
 
 
 def grouped(groups: int = 4) -> tt.Dataset:
@@ -60,6 +61,32 @@ def test_the_interval_is_where_the_groups_are_told_apart_and_where_not() -> None
     assert 0.02 < high - low < 0.4
 
 
+def test_the_interval_of_the_auc_holds_95_percent_of_its_resamples() -> None:
+    generator = np.random.default_rng(1)
+    group, kl = np.arange(10).repeat(5), generator.uniform(size=(50, 50))
+    times = np.stack([np.bincount(generator.integers(10, size=10), minlength=10) for _ in range(1000)])
+    found = resampled_aucs(kl, group, times)
+    low, high = auc_interval(kl, group, 0)
+    assert np.mean(found < low) == pytest.approx(0.025, abs=0.015)
+    assert np.mean(found > high) == pytest.approx(0.025, abs=0.015)
+    assert high - low == pytest.approx(2 * norm.ppf(0.975) * found.std(), rel=0.1)  # they are nearly normal
+
+
+def test_the_interval_of_the_mean_is_that_of_the_groups_means() -> None:
+    generator = np.random.default_rng(0)
+    group, values = generator.permutation(np.arange(10).repeat(5)), generator.normal(size=50)
+    expected = ttest_1samp([values[group == each].mean() for each in range(10)], 0.0).confidence_interval(0.95)
+    assert mean_interval(values, group) == pytest.approx((expected.low, expected.high), abs=1e-12)
+
+
+def test_the_interval_of_the_mean_holds_it_though_tasks_of_a_group_are_alike() -> None:
+    generator = np.random.default_rng(0)
+    group = np.arange(10).repeat(5)
+    values = generator.normal(size=(2000, 10)).repeat(5, axis=1) + 0.5 * generator.normal(size=(2000, 50))
+    held = [low < 0.0 < high for low, high in (mean_interval(row, group) for row in values)]
+    assert np.mean(held) == pytest.approx(0.95, abs=0.02)
+
+
 def test_the_experiment_embeds_what_it_says() -> None:
     data = small_images()
     model = tt.PTM(settings=SMALL, device="cpu").fit(data, 8, progress=False)
@@ -69,5 +96,7 @@ def test_the_experiment_embeds_what_it_says() -> None:
     found = distance_matrix(model, wide, groups=2, tasks=3, shots=4).as_dict()
     assert (found["tasks"], found["groups"]) == (6, 2)
     assert np.array(found["kl"]).shape == (6, 6)
+    low, high = found["mean entropy interval"]
+    assert (low + high) / 2.0 == pytest.approx(found["mean entropy"], abs=1e-12)
     low, high = found["auc interval"]
     assert low - 1e-12 <= found["auc"] <= high + 1e-12  # few tasks: all may be one number

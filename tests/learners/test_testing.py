@@ -74,6 +74,13 @@ def test_a_gpu_is_given_fewer_tasks_where_little_memory_is_free(monkeypatch: pyt
     for same in (gpu, torch.device("cuda:0")):  # which is what tensors there call it
         assert testing.tasks_at_once(learner, 80, same) == 1  # as it was first
     testing._free_memory.cache_clear()
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (4 << 30, 140 << 30))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda: 30 << 30)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: 10 << 30)
+    assert testing.tasks_at_once(learner, 80, gpu) == (12 << 30) // (
+        24 * numbers
+    )  # what torch holds and does not use is free too
+    testing._free_memory.cache_clear()
 
 
 @pytest.mark.parametrize("name", SMALL)

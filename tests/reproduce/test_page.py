@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import tasktheme as tt
 from tasktheme.reproduce.figures import FINAL, all_figures
 from tasktheme.reproduce.plan import Scale, make_plan
 
@@ -34,7 +38,7 @@ def test_the_whole_paper(run, instant: Scale, tmp_path: Path) -> None:
     bars = {row["measure"]: row["paper"] for row in shown["rows"]}
     assert bars["ABML, PTM"] == "41.59 ± 0.13 %"
     assert bars["ProtoNet, PTM less Random"] == "+1.48 points, one run"
-    assert len(bars) == 3 * (len(FINAL["maml"]) + 2)
+    assert len(bars) == 3 * (len(FINAL["maml"]) + 3)
     assert [piece["state"] for piece in numbers["pieces"]] == ["done"] * len(plan)
     assert all(piece["seconds"] > 0.0 for piece in numbers["pieces"])
 
@@ -132,3 +136,33 @@ def test_another_scale_does_not_replace_what_is_there(run, instant: Scale, tmp_p
     assert "holds the scale 'tiny'" in err
     assert "add --scale tiny, or choose another --out" in err
     assert '"scale": "tiny"' in (out / "reproduce.json").read_text()
+
+
+def test_a_folder_keeps_its_scale_from_the_first_moment(
+    run, instant: Scale, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object, **__: object) -> None:
+        sys.exit(137)
+
+    monkeypatch.setattr("tasktheme.reproduce.run.run_pieces", killed)
+    assert run("reproduce", "--out", tmp_path / "out", "-q")[0] == 137
+    code, _, err = run("reproduce", "--scale", "small", "--out", tmp_path / "out", "-q")
+    assert code == 2
+    assert "holds the scale 'tiny'" in err
+
+
+def test_a_piece_of_its_own_process_takes_no_module_from_the_working_folder(
+    run, instant: Scale, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[list[str]] = []
+
+    def side_by_side(_: object, __: object, command: Callable[[str], list[str]], *___: object, **____: object) -> bool:
+        commands.append(command("matrix"))
+        return True
+
+    monkeypatch.setattr("tasktheme.reproduce.jobs.run_side_by_side", side_by_side)
+    assert run("reproduce", "--out", tmp_path / "out", "--jobs", 2, "-q")[0] == 0
+    (tmp_path / "json.py").write_text("raise SystemExit(9)")
+    python = commands[0][: commands[0].index("tasktheme") + 1]
+    found = subprocess.run([*python, "--version"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stdout) == (0, f"tasktheme {tt.__version__}\n"), found.stderr

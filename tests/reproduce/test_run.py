@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import fcntl
+import os
 import signal
 import time
 from pathlib import Path
@@ -148,3 +150,32 @@ def test_a_piece_that_another_process_makes_is_left_to_it(tmp_path: Path) -> Non
     assert run_pieces([A], tmp_path, call)
     (tmp_path / "a" / "made").unlink()
     assert run_pieces([A], tmp_path, Maker())  # it was let go of
+
+
+def test_what_another_process_has_made_meanwhile_stays(tmp_path: Path) -> None:
+    run_pieces([A], tmp_path, Maker())
+    changed, other, own = Piece("a", "make {here} --tasks 2", "made"), Maker(), Maker()
+
+    def say(line: str) -> None:
+        if "tasktheme make" in line:  # between the look at the record and the work
+            run_pieces([changed], tmp_path, other)
+
+    assert run_pieces([changed], tmp_path, own, say=say)
+    assert (other.asked, own.asked) == (["a"], [])
+
+
+def test_a_folder_is_held_by_a_file_open_for_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flags: list[int] = []
+
+    def flock(handle: int, _: int) -> None:
+        flags.append(fcntl.fcntl(handle, fcntl.F_GETFL) & os.O_ACCMODE)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    assert run_pieces([A], tmp_path, Maker())
+    assert flags == [os.O_RDWR]  # as NFS asks for
+
+
+def test_a_folder_that_cannot_be_held_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / ".a.lock").mkdir()
+    with pytest.raises(OutputError, match=r"cannot write '.*a\.lock': Is a directory"):
+        run_pieces([A], tmp_path, Maker())

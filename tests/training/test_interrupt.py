@@ -39,6 +39,17 @@ def test_a_second_ctrl_c_interrupts_at_once_and_sigterm_does_not(clock: list[flo
             signal.raise_signal(signal.SIGINT)
 
 
+def test_what_a_second_ctrl_c_does_can_be_chosen(clock: list[float]) -> None:
+    done: list[float] = []
+    with stop_requests(again=lambda: done.append(clock[0])) as stopping:
+        assert not stopping.ask()  # asked for by the program itself
+        assert stopping()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGINT):
+            signal.raise_signal(number)
+            clock[0] += 2.0
+    assert done == [104.0]
+
+
 def test_another_thread_is_never_asked() -> None:
     found: list[bool] = []
     before = signal.getsignal(signal.SIGTERM)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import t as student
 
 from tasktheme.data.dataset import Dataset
 from tasktheme.errors import DataError
@@ -38,6 +39,7 @@ class DistanceMatrix:
             "auc interval": list(self.auc_interval),
             "nearest is of the same group": self.found.nearest_same_group,
             "mean entropy": float(self.tasks.entropy().mean()),
+            "mean entropy interval": list(mean_interval(self.tasks.entropy(), np.asarray(self.tasks.columns["group"]))),
             "standard deviation of entropy": float(self.tasks.entropy().std(ddof=1)),
             "kl": self.tasks.kl(self.tasks).tolist(),
         }
@@ -91,6 +93,14 @@ def auc_interval(kl: npt.NDArray[np.float64], group: npt.NDArray[Any], seed: int
     times = np.stack([each for each in drawn if (each > 0).sum() > 1])  # one group alone has no pairs of two
     low, high = np.quantile(resampled_aucs(kl, group, times), [0.025, 0.975])
     return float(low), float(high)
+
+
+def mean_interval(values: npt.NDArray[np.float64], group: npt.NDArray[Any]) -> tuple[float, float]:
+    """95 % interval of the mean of equally large groups, by Student's distribution of their means: the groups are independent."""
+    _, place = np.unique(group, return_inverse=True)
+    means = np.bincount(place, values) / np.bincount(place)
+    half = float(student.ppf(0.975, len(means) - 1) * means.std(ddof=1) / np.sqrt(len(means)))
+    return float(means.mean()) - half, float(means.mean()) + half
 
 
 def resampled_aucs(kl: npt.NDArray[np.float64], group: npt.NDArray[Any], times: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:

@@ -155,8 +155,8 @@ def tasks_at_once(learner: Learner, points: int, device: torch.device) -> int:
 
 @cache  # as it was first: a program is compiled for one number of tasks
 def _free_memory() -> int:
-    """Of the current GPU, which is the only one in use (``find_device``)."""
-    return torch.cuda.mem_get_info()[0]
+    """Of the current GPU, which is the only one in use (``find_device``), with what torch holds there without using it."""
+    return torch.cuda.mem_get_info()[0] + torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
 
 
 @dataclass(frozen=True, eq=False)

@@ -143,10 +143,11 @@ def _histogram(folders: list[Path]) -> list[Row]:
 
 def _simplex(folders: list[Path]) -> list[Row]:
     found = _read(folders[0] / "distance-matrix.json")
-    half = 1.96 * found["standard deviation of entropy"] / np.sqrt(found["tasks"])
+    interval = found.get("mean entropy interval")  # which earlier versions did not write
+    half = "?" if interval is None else f"{(interval[1] - interval[0]) / 2.0:.2f}"
     return [
         Row("themes shown", "3, of an example", "the 3 strongest"),
-        Row("mean entropy of a task", NONE, f"{_signed(found['mean entropy'], '.2f')} ± {half:.2f} nats"),
+        Row("mean entropy of a task", NONE, f"{_signed(found['mean entropy'], '.2f')} ± {half} nats, over groups"),
     ]
 
 
@@ -199,15 +200,23 @@ def _curves(folders: list[Path]) -> list[Row]:
     order = sorted(ends, key=lambda name: -float(ends[name].mean()))
     rows = [
         Row("training tasks", "300,000", f"{steps:,}"),
+        Row("weights tested", "the last", _weights(found)),
         Row("pool, test tasks", "200, 100", f"{found['pool']}, {found['test_tasks']}"),
         Row("order", "PTM; Task2Vec, Worst case; Random", ", ".join(policy_title(name) for name in order)),
     ]
-    for name, values in ends.items():
-        mean = mean_of(values)
-        rows.append(
-            Row(f"{policy_title(name)}, at the end", NONE, f"{100 * mean.mean:.2f} {_half(mean.over_seeds)} %, over seeds")
-        )
+    for name in dict.fromkeys((*FINAL["maml"], *ends)):  # the paper's, and what was added by hand
+        ours = "not run"
+        if name in ends:
+            mean = mean_of(ends[name])
+            ours = f"{100 * mean.mean:.2f} {_half(mean.over_seeds)} %, over seeds"
+        rows.append(Row(f"{policy_title(name)}, at the end", NONE, ours))
     return rows
+
+
+def _weights(found: Mapping[str, Any]) -> str:
+    """Which weights of a lifelong experiment's learners were tested."""
+    average = found.get("average", 0)
+    return f"their mean over about {average:,} steps" if average else "the last"
 
 
 def _bars(folders: list[Path]) -> list[Row]:
@@ -218,6 +227,7 @@ def _bars(folders: list[Path]) -> list[Row]:
         tests = [policy["final"] for policy in found["policies"].values() if "final" in policy]
         ours = ", ".join(sorted({f"{final['steps']:,} steps, {final['tasks']:,} tasks" for final in tests})) or "not tested"
         rows.append(Row(f"{learner_title(learner)}, trained and tested on", "300,000 steps, 15,504 tasks", ours))
+        rows.append(Row(f"{learner_title(learner)}, weights tested", "the last", _weights(found)))
         for policy, (mean, half) in FINAL[learner].items():
             final = found["policies"].get(policy, {}).get("final")
             ours = "not tested" if final is None else f"{100 * final['mean']:.2f} {_half(final['over_tasks'])} %"

@@ -15,7 +15,7 @@ from tasktheme import __version__
 from tasktheme.files import write_file
 from tasktheme.reproduce.figures import Figure, all_figures
 from tasktheme.reproduce.plan import SCALES, Piece, make_plan, with_inputs
-from tasktheme.reproduce.run import Record, read_record
+from tasktheme.reproduce.run import PieceRecord, read_record
 from tasktheme.storage import versions
 
 PAGE, NUMBERS = "reproduce.html", "reproduce.json"
@@ -66,7 +66,7 @@ def earlier_scale(out: Path) -> str | None:
     return found if found in SCALES else None
 
 
-def _shown_piece(piece: Piece, record: Record, out: Path) -> dict[str, Any]:
+def _shown_piece(piece: Piece, record: PieceRecord, out: Path) -> dict[str, Any]:
     command = shlex.join(["tasktheme", *piece.words(out)])
     return {
         "name": piece.name,

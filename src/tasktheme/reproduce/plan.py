@@ -116,7 +116,7 @@ SCALES = {
     ),
     "paper": Scale(
         about="the paper's data, networks, tests and pool, on one GPU; of its 300,000 steps of lifelong learning 10,000 (ABML: "
-        "3,000, worst case: 1,000)",
+        "3,000, worst case: 1,000, in induction alone), where means of weights over about 1,000 steps are tested, not the last",
         omniglot="omniglot",
         mini_imagenet="mini-imagenet",
         size=64,
@@ -132,7 +132,7 @@ SCALES = {
         },
         tested={"omniglot": "10000", "mini-imagenet": "all"},
         known=10_000,
-        lifelong="--seeds 3 --set average=1000",
+        lifelong="--seeds 3 --set average=1000",  # one test of the last weights catches them where they happen to swing
         learners={
             "maml": "--policies ptm,task2vec,random --steps 10000 --compile",
             "protonet": "--policies ptm,task2vec,random --steps 10000 --compile",

@@ -26,7 +26,7 @@ State = Literal["to do", "done", "interrupted", "failed", "outdated"]
 
 
 @dataclass(frozen=True)
-class Record:
+class PieceRecord:
     """What is known of a piece, kept in its folder.
 
     Attributes:
@@ -46,14 +46,14 @@ class Record:
     error: str = ""
 
 
-def read_record(piece: Piece, out: Path) -> Record:
+def read_record(piece: Piece, out: Path) -> PieceRecord:
     """Where a piece stands; a damaged record is that of a piece to be made anew."""
     file, inputs = out / piece.name / _RECORD, _inputs(piece, out)
-    fresh = Record(piece.command, inputs)
+    fresh = PieceRecord(piece.command, inputs)
     if not file.exists():
         return fresh
     try:
-        found = Record(**json.loads(file.read_text(encoding="utf-8")))
+        found = PieceRecord(**json.loads(file.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         return replace(fresh, state="outdated")
     if (found.command, found.inputs) != (piece.command, inputs):
@@ -90,33 +90,42 @@ def run_pieces(
         say(f"{title}: tasktheme {' '.join(piece.words(out))}")
         make_folder(out / piece.name)
         with _alone(out / piece.name):
-            found = _run_piece(piece, out, call, _prepared(piece, out, found), end)
+            found = read_record(piece, out)  # again: another process may have made it since
+            if found.state != "done":
+                found = _run_piece(piece, out, call, _prepared(piece, out, found), end)
         say(f"{title}: {found.error or f'done in {found.seconds:.0f} s'}")
     return all(read_record(piece, out).state == "done" for piece in pieces)
 
 
-def _prepared(piece: Piece, out: Path, found: Record) -> Record:
+def _prepared(piece: Piece, out: Path, found: PieceRecord) -> PieceRecord:
     """A folder for the piece, and its record: what other settings or inputs made is removed, what was interrupted stays."""
     folder = out / piece.name
     inside = list(folder.iterdir())
     if inside and not (folder / _RECORD).exists():
         raise OutputError(f"{str(folder)!r} holds files that no piece made: choose another --out")
     if found.state == "outdated":
-        for entry in sorted(inside, key=lambda entry: entry.name == _RECORD):  # last, and not the folder itself, which is held
+        for entry in sorted(inside, key=lambda entry: entry.name == _RECORD):  # last: without it they would be a stranger's
             shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
-        found = Record(piece.command, _inputs(piece, out))
+        found = PieceRecord(piece.command, _inputs(piece, out))
     return found
 
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Hold a piece's folder; an error where another process does. The system lets go of it when a process ends, killed or not."""
-    if os.name != "posix":  # elsewhere a folder cannot be opened
+    """Hold a piece's folder; an error where another process does. The system lets go of it when a process ends, killed or not.
+
+    What is held is a file beside the folder, ``.NAME.lock``, which stays: who deletes it may delete what another has just held.
+    """
+    if os.name != "posix":
         yield
         return
     import fcntl
 
-    handle = os.open(folder, os.O_RDONLY)
+    lock = folder.with_name(f".{folder.name}.lock")
+    try:
+        handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)  # NFS lets nobody hold what is not open for writing
+    except OSError as error:
+        raise OutputError(f"cannot write {str(lock)!r}: {error.strerror or error}") from error
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -131,11 +140,11 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _run_piece(piece: Piece, out: Path, call: Callable[[list[str]], None], before: Record, end: float | None) -> Record:
+def _run_piece(piece: Piece, out: Path, call: Callable[[list[str]], None], before: PieceRecord, end: float | None) -> PieceRecord:
     """One run, to its end, its failure or an interrupt; its record is written in any case."""
     started = time.monotonic()
 
-    def kept(state: State, *, error: str = "") -> Record:
+    def kept(state: State, *, error: str = "") -> PieceRecord:
         made = datetime.now(UTC).isoformat() if state == "done" else ""
         record = replace(before, state=state, seconds=before.seconds + time.monotonic() - started, made=made, error=error)
         write_file(out / piece.name / _RECORD, (json.dumps(asdict(record), indent=1) + "\n").encode())
