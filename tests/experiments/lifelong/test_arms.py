@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import tasktheme as tt
 from oracles.learners import NAMES
-from oracles.lifelong import live, plain_loss
+from oracles.lifelong import PlainArm, live, plain_loss, plain_tasks, score_by
 from oracles.small import TOLD_APART, small_images
 from tasktheme.data.dataset import DataSplit
 from tasktheme.experiments.lifelong import arms as engine
@@ -22,6 +22,7 @@ from tasktheme.experiments.lifelong.world import World
 from tasktheme.learners.build import build_learner
 from tasktheme.selection.base import Policy
 from tasktheme.selection.build import POLICIES, build_policy
+from tasktheme.selection.diverse import Diverse
 from tasktheme.selection.predicted import Predicted
 from tasktheme.selection.ptm import PTMPolicy
 from tasktheme.selection.random import Random
@@ -71,16 +72,37 @@ def test_arms_live_as_in_a_plain_loop(name: str, model: tt.PTM) -> None:
         embedded = model.embed([world.split.train.x[row] for row in rows])
         entropy = [dirichlet(gamma).entropy() for gamma in embedded.concentration]
         score = {
-            "random": lambda _, task, step, picked=picked: float(task == picked[step]),
-            "ptm": lambda _, task, __, entropy=entropy: float(entropy[task]),
-            "worst-case": lambda learner, task, _, seed=arm.seed: plain_loss(world, learner, seed, task),
+            "random": lambda lived, picked=picked: [float(task == picked[len(lived.picked)]) for task in lived.pool],
+            "ptm": lambda lived, entropy=entropy: [float(entropy[task]) for task in lived.pool],
+            "worst-case": lambda lived, seed=arm.seed: [plain_loss(world, lived.learner, seed, task) for task in lived.pool],
         }[arm.policy]
         plain = live(world, name, arm.seed, STEPS, score)
-        assert picked == plain.picked, arm
-        np.testing.assert_allclose(together.losses[row], plain.losses, rtol=1e-4)
-        assert (together.numbers[row] - arm.seed * 2**32).tolist() == plain.pool
+        assert_lived(together, row, plain)
         for (key, ours), theirs in zip(together.learner.named_parameters(), plain.learner.parameters(), strict=True):
             torch.testing.assert_close(ours[row], theirs, rtol=1e-3, atol=1e-4, msg=lambda text, key=key: f"{key}: {text}")
+
+
+def assert_lived(together: SideBySide, row: int, plain: PlainArm) -> None:
+    """An arm's picks, losses and pool are those of a plain loop."""
+    arm = together.arms[row]
+    assert together.picked[row].tolist() == plain.picked, arm
+    np.testing.assert_allclose(together.losses[row], plain.losses, rtol=1e-4, atol=1e-5)
+    assert (together.numbers[row] - arm.seed * 2**32).tolist() == plain.pool
+
+
+@pytest.mark.parametrize("setting", ["induction", "transduction"])
+def test_every_policy_sees_of_each_arm_what_a_plain_loop_would(setting: str, model: tt.PTM) -> None:
+    """Its own pool, memory and learner, and the test tasks in transduction: the policy's scores on one arm's tasks."""
+    world = make_world("protonet", setting, model)
+    probe = build_learner("maml", TINY | {"test_steps": 2, "inner_rate": 0.1}, world.split.train.point_shape)
+    short = {"predicted": Predicted(looks=3, memory=2), "diverse": Diverse(memory=2)}  # both forget on the way
+    everybody = {name: short.get(name) or build_policy(name, probe=probe) for name in POLICIES}
+    together = run(world, "protonet", everybody)
+    targets = plain_tasks(world, model, range(5), test=True) if setting == "transduction" else None
+    streams = [plain_tasks(world, model, range(seed * 2**32, seed * 2**32 + 6 + STEPS)) for seed in (0, 1)]
+    for row, arm in enumerate(together.arms):
+        score = score_by(everybody[arm.policy], streams[arm.seed], targets)
+        assert_lived(together, row, live(world, "protonet", arm.seed, STEPS, score))
 
 
 def test_random_picks_are_of_the_pool_and_spread_over_it() -> None:
@@ -126,7 +148,7 @@ def test_transduction_looks_at_the_test_tasks(model: tt.PTM) -> None:
     targets = embedded(world.split.test, world.test.sampler, list(range(5)))
     stream = embedded(world.split.train, world.sampler, list(range(6 + STEPS)))
     mean = targets.kl(stream).mean(axis=0)
-    plain = live(world, "protonet", 0, STEPS, lambda _, task, __: -float(mean[task]))
+    plain = live(world, "protonet", 0, STEPS, lambda lived: [-float(mean[task]) for task in lived.pool])
     assert together.picked[0].tolist() == plain.picked
     assert run(make_world(model=model), "protonet", {"ptm": PTMPolicy()}, seeds=1).picked[0].tolist() != plain.picked
 
