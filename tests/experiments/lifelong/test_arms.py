@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from tasktheme.experiments.lifelong.arms import Arm, Programs, SideBySide
 from tasktheme.experiments.lifelong.settings import LifelongSettings, lifelong_learner
 from tasktheme.experiments.lifelong.world import World
 from tasktheme.learners.build import build_learner
-from tasktheme.selection.base import Policy
+from tasktheme.selection.base import Policy, Tasks
 from tasktheme.selection.build import POLICIES, build_policy
 from tasktheme.selection.diverse import Diverse
 from tasktheme.selection.predicted import Predicted
@@ -102,6 +104,37 @@ def test_every_policy_sees_of_each_arm_what_a_plain_loop_would(setting: str, mod
     streams = [plain_tasks(world, model, range(seed * 2**32, seed * 2**32 + 6 + STEPS)) for seed in (0, 1)]
     for row, arm in enumerate(together.arms):
         score = score_by(everybody[arm.policy], streams[arm.seed], targets)
+        assert_lived(together, row, live(world, "protonet", arm.seed, STEPS, score))
+
+
+README = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+
+
+class ByThemeAndLight(Policy):
+    """A policy of one's own that keeps something of themes and images."""
+
+    name = "theme-and-light"
+    needs = ("gamma", "support", "query")
+
+    def describe(self, tasks: Tasks) -> torch.Tensor:
+        assert tasks.gamma is not None
+        return torch.stack([tasks.gamma.amax(dim=-1), 9.0 * tasks.x.mean(dim=(1, 2, 3, 4))], dim=-1)
+
+    def scores(self, pool: Any, targets: Any, now: Any) -> torch.Tensor:
+        return pool.kept.sum(dim=-1)
+
+
+def test_policies_of_ones_own_run_as_ours_do(model: tt.PTM) -> None:
+    """That of the README, and one that needs everything."""
+    [lines] = re.findall(r"^class OneTheme.*?(?=^\S+\.select)", README, flags=re.DOTALL | re.MULTILINE)
+    names: dict[str, Any] = {"tt": tt}
+    exec(lines, names)
+    own: dict[str, Policy] = {"one-theme": names["OneTheme"](), "theme-and-light": ByThemeAndLight()}
+    world = make_world(model=model)
+    together = run(world, "protonet", own)
+    streams = [plain_tasks(world, model, range(seed * 2**32, seed * 2**32 + 6 + STEPS)) for seed in (0, 1)]
+    for row, arm in enumerate(together.arms):
+        score = score_by(own[arm.policy], streams[arm.seed], None)
         assert_lived(together, row, live(world, "protonet", arm.seed, STEPS, score))
 
 
