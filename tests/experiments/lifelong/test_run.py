@@ -348,6 +348,13 @@ def test_what_is_written(split: DataSplit, model: tt.PTM, tmp_path: Path) -> Non
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["PTM", "Random"]
 
 
+def test_experiments_come_in_the_papers_order_and_those_of_other_learners_last(tmp_path: Path) -> None:
+    for learner in ("of-a-user", "abml", "another", "maml", "protonet"):
+        (tmp_path / learner).mkdir()
+        (tmp_path / learner / "lifelong.json").write_text(json.dumps({"learner": learner, "setting": "induction"}))
+    assert [found["learner"] for found in read_results(tmp_path)] == ["maml", "protonet", "abml", "another", "of-a-user"]
+
+
 def test_tasks_in_common_are_those_of_the_same_seed() -> None:
     first, second = {0: np.array([3, 1, 4]), 1: np.array([1, 5])}, {0: np.array([4, 8]), 1: np.array([5, 1]), 2: np.array([3])}
     assert tasks_in_common(first, second, [0, 1]) == pytest.approx((2 / 5 + 1) / 2)

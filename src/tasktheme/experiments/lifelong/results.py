@@ -14,6 +14,7 @@ from tasktheme.errors import ModelFileError
 from tasktheme.experiments.lifelong.comparison import Floats, compare, mean_of, smoothed, tasks_in_common
 from tasktheme.experiments.lifelong.records import Record, all_records
 from tasktheme.files import write_file
+from tasktheme.learners.build import LEARNERS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -80,20 +81,23 @@ def summarise(records: Sequence[Record], *, smoothing: float) -> dict[str, Any]:
 
 
 def read_results(out: Path) -> list[dict[str, Any]]:
-    """Every experiment in a folder, learners and settings in the paper's order."""
+    """Every experiment in a folder, learners and settings in the paper's order; other learners follow by name."""
     found = []
     for path in out.glob(f"*/{RESULT}"):
         try:
             found.append(json.loads(path.read_text()))
         except ValueError as error:
             raise ModelFileError(f"{str(path)!r} is damaged: {error}") from error
-    order = ("maml", "protonet", "abml")
-    return sorted(found, key=lambda result: (order.index(result["learner"]), result["setting"]))
+    return sorted(found, key=lambda result: (*_placed(result["learner"], list(LEARNERS)), result["setting"]))
 
 
 def policy_order(policy: str) -> tuple[int, str]:
     """A key that sorts policies as the paper does."""
-    return (ORDER.index(policy) if policy in ORDER else len(ORDER)), policy
+    return _placed(policy, ORDER)
+
+
+def _placed(name: str, order: Sequence[str]) -> tuple[int, str]:
+    return (order.index(name) if name in order else len(order)), name
 
 
 def _curve(records: Sequence[Record], smoothing: float) -> dict[str, Any]:
