@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from matplotlib.text import Text
+from scipy import stats
 
 import tasktheme as tt
 from oracles.lifelong import plain_average
@@ -110,7 +111,7 @@ def test_interrupted_at_any_step_and_resumed_gives_the_same_bits(
     assert_same(records(tmp_path / "parts", folder), records(tmp_path / "whole", folder))
     for result in (parts, whole):
         for policy in result["policies"].values():
-            policy.pop("milliseconds per step")
+            policy.pop("milliseconds_per_step")
     assert parts == whole
     assert [len(record.picked) for record in records(tmp_path / "whole", folder)] == [7] * 4
 
@@ -275,18 +276,19 @@ def test_a_last_test_that_is_not_whole_does_not_count(
     assert "final" not in result["policies"]["random"]
     assert result["comparisons"] == []
     result = run_lifelong(split, tmp_path, policies=("random",), **how)
-    assert [pair["paired_seeds"] for pair in result["comparisons"]] == [[0, 1]]
+    assert [pair["seeds"] for pair in result["comparisons"]] == [[0, 1]]
 
 
 def test_tests_of_other_tasks_are_not_compared_though_they_are_as_many(split: DataSplit, tmp_path: Path) -> None:
     how = COMMON | {"policies": ("random",), "steps": 1, "changes": TINY}
     every = run_lifelong(split, tmp_path, **how | {"final_tasks": "all"})
-    count = every["final tasks"]
+    count = every["final_tasks"]
     result = run_lifelong(split, tmp_path, **how | {"final_tasks": count, "seeds": 1})
-    assert result["final tasks"] == count
-    assert len(result["policies"]["random"]["final"]["seeds"]) == 1  # the other seed was tested on all choices of classes
-    final = pq.read_table(tmp_path / "protonet-induction" / "final.parquet").to_pandas()
-    assert set(final.seed) == {0}
+    assert result["final_tasks"] == count
+    final = result["policies"]["random"]["final"]
+    assert (final["seeds"], len(final["by_seed"])) == ([0], 1)  # the other seed was tested on all choices of classes
+    table = pq.read_table(tmp_path / "protonet-induction" / "final.parquet").to_pandas()
+    assert set(table.seed) == {0}
 
 
 def test_more_steps_seeds_and_policies_add_to_what_is_there(split: DataSplit, model: tt.PTM, tmp_path: Path) -> None:
@@ -333,12 +335,21 @@ def test_what_is_written(split: DataSplit, model: tt.PTM, tmp_path: Path) -> Non
     for name, policy in result["policies"].items():
         assert policy["final"]["mean"] == pytest.approx(means[name])
         assert policy["steps"] == [9, 9]
+        means_by_seed = final[final.policy == name].groupby("seed").accuracy.mean()
+        assert (policy["final"]["seeds"], policy["seeds"]) == ([0, 1], [0, 1])
+        np.testing.assert_allclose(policy["final"]["by_seed"], means_by_seed)
+        for record in (record for record in kept if record.arm.policy == name):
+            raw = [float(np.mean(record.evaluated[step])) for step in (4, 8)]
+            np.testing.assert_allclose(policy["curve"]["accuracy"][record.arm.seed], raw)
+            np.testing.assert_allclose(policy["curve"]["smoothed"][record.arm.seed], plain_average(raw, 0.5))
+    assert any(p["curve"]["smoothed"] != p["curve"]["accuracy"] for p in result["policies"].values())  # something to smooth
     [pair] = result["comparisons"]
     wide = final.pivot_table(index=["seed", "task"], columns="policy", values="accuracy")
     by_seed = (wide["ptm"] - wide["random"]).groupby("seed").mean()
     assert (pair["first"], pair["second"]) == ("ptm", "random")
     assert pair["mean"] == pytest.approx((wide["ptm"] - wide["random"]).mean())
-    np.testing.assert_allclose(pair["seeds"], by_seed)
+    assert pair["seeds"] == [0, 1]
+    np.testing.assert_allclose(pair["by_seed"], by_seed)
     assert pair["spread"] == pytest.approx(by_seed.std())
     by_arm = picks.groupby(["policy", "seed"]).task.agg(set)
     shared = [len(by_arm["ptm", seed] & by_arm["random", seed]) / 9 for seed in (0, 1)]
@@ -421,8 +432,41 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
     assert 370 <= covered[0] <= 390  # 380 expected
     assert covered[1] < 300
     alone = mean_of(np.array([[0.2, 0.4]]))
-    assert (alone.over_seeds, alone.spread, alone.seeds) == (None, None, [pytest.approx(0.3)])
+    assert (alone.over_seeds, alone.spread, alone.by_seed) == (None, None, [pytest.approx(0.3)])
     assert compare({"a": {0: np.zeros(3)}, "b": {1: np.zeros(3)}}) == []
+
+
+def test_intervals_are_those_of_scipy() -> None:
+    """Over tasks by the normal distribution, over seeds Student's, of one pair or of all of them together."""
+    values = np.random.default_rng(1).normal(size=(4, 5, 7))  # of policies, seeds and tasks
+    for one in values:
+        found = mean_of(one)
+        low, high = stats.norm.interval(0.95, loc=one.mean(), scale=stats.sem(one.mean(axis=0)))
+        assert (found.mean, found.over_tasks) == (pytest.approx(one.mean()), pytest.approx((high - low) / 2.0, rel=1e-4))
+        by_seed = one.mean(axis=1)
+        low, high = stats.t.interval(0.95, 4, loc=by_seed.mean(), scale=stats.sem(by_seed))
+        assert found.over_seeds == pytest.approx((high - low) / 2.0)
+    pairs = compare({name: dict(enumerate(one)) for name, one in zip("abcd", values, strict=True)})
+    assert [(pair["first"], pair["second"]) for pair in pairs] == [tuple(pair) for pair in ("ab", "ac", "ad", "bc", "bd", "cd")]
+    for pair in pairs:
+        first, second = (values["abcd".index(pair[which])].mean(axis=1) for which in ("first", "second"))
+        test = stats.ttest_rel(first, second)
+        for over, level in (("over_seeds", 0.95), ("over_seeds_all_pairs", 1.0 - 0.05 / 6)):
+            low, high = test.confidence_interval(level)
+            assert (pair["mean"] - pair[over], pair["mean"] + pair[over]) == (pytest.approx(low), pytest.approx(high))
+    [single] = compare({"a": {0: values[0, 0]}, "b": {0: values[1, 0]}})
+    assert (single["over_seeds"], single["over_seeds_all_pairs"]) == (None, None)
+
+
+def test_of_policies_that_do_not_differ_some_pair_seems_to_unless_all_are_read_together() -> None:
+    generator = np.random.default_rng(2)
+    ahead = np.zeros(2)
+    for _ in range(300):
+        final = {name: dict(enumerate(generator.normal(size=(3, 2)))) for name in "abcd"}
+        pairs = compare(final)
+        ahead += [any(abs(pair["mean"]) > pair[over] for pair in pairs) for over in ("over_seeds", "over_seeds_all_pairs")]
+    assert ahead[0] > 0.15 * 300
+    assert ahead[1] < 0.08 * 300
 
 
 def test_early_stopping_keeps_the_best_weights_and_lets_the_others_go_on(

@@ -55,18 +55,19 @@ def summarise(records: Sequence[Record], *, smoothing: float) -> dict[str, Any]:
             "seeds": [record.arm.seed for record in own],
             "stopped": [record.stopped for record in own],
             "skipped": [int((~record.learned).sum()) for record in own],
-            "milliseconds per step": [1000 * record.seconds / max(1, record.step) for record in own],
+            "milliseconds_per_step": [1000 * record.seconds / max(1, record.step) for record in own],
             "curve": _curve(own, smoothing),
             "about": own[0].identity["policy"],
         }
         if tested:
             values = np.stack(list(tested.values()))
-            policies[policy]["final"] = mean_of(values).as_dict() | {"steps": own[0].step, "tasks": values.shape[1]}
+            about = {"seeds": list(tested), "steps": own[0].step, "tasks": values.shape[1]}
+            policies[policy]["final"] = mean_of(values).as_dict() | about
             final.setdefault(test, {})[policy] = tested
     learned = {name: {record.arm.seed: record.picked[record.learned] for record in own} for name, own in by_policy.items()}
     pairs = [{"steps": steps, **pair} for (steps, _), same in final.items() for pair in compare(same)]
     for pair in pairs:
-        pair["tasks_in_common"] = tasks_in_common(learned[pair["first"]], learned[pair["second"]], pair["paired_seeds"])
+        pair["tasks_in_common"] = tasks_in_common(learned[pair["first"]], learned[pair["second"]], pair["seeds"])
     return {
         "experiment": "lifelong",
         "learner": identity["learner"],
@@ -74,7 +75,7 @@ def summarise(records: Sequence[Record], *, smoothing: float) -> dict[str, Any]:
         "data": identity["data"][0]["data"],
         "settings": identity["settings"],
         "smoothing": smoothing,
-        "final tasks": max((len(record.final) for record in records if record.tested), default=0),
+        "final_tasks": max((len(record.final) for record in records if record.tested), default=0),
         "policies": policies,
         "comparisons": pairs,
     }
