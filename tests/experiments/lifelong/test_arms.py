@@ -21,6 +21,7 @@ from tasktheme.experiments.lifelong import arms as engine
 from tasktheme.experiments.lifelong.arms import Arm, Programs, SideBySide
 from tasktheme.experiments.lifelong.settings import LifelongSettings, lifelong_learner
 from tasktheme.experiments.lifelong.world import World
+from tasktheme.learners.base import Learner
 from tasktheme.learners.build import build_learner
 from tasktheme.selection.base import Policy, Tasks
 from tasktheme.selection.build import POLICIES, build_policy
@@ -200,6 +201,29 @@ def test_arms_do_not_depend_on_each_other(model: tt.PTM) -> None:
     together, alone = run(world, "maml", policies()), run(world, "maml", {"ptm": PTMPolicy()}, seeds=1)
     assert torch.equal(together.picked[0], alone.picked[0])
     torch.testing.assert_close(together.losses[0], alone.losses[0])
+
+
+@pytest.mark.usefixtures("two_threads")
+@pytest.mark.parametrize("name", NAMES)
+def test_two_threads_share_the_arms_and_learn_as_one_does(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    world, gradients, sizes = make_world(name, weight_decay=1e-3), engine.arm_gradients, []
+
+    def watched(learner: Learner, *points: Any) -> tuple[torch.Tensor, ...]:
+        sizes.append(learner.arms)
+        return gradients(learner, *points)
+
+    monkeypatch.setattr(engine, "arm_gradients", watched)
+    both = run(world, name, {"random": Random()}, seeds=3)
+    assert sorted(sizes) == [1] * STEPS + [2] * STEPS
+    sizes.clear()
+    torch.set_num_threads(1)
+    alone = run(world, name, {"random": Random()}, seeds=3)
+    torch.set_num_threads(2)
+    assert sizes == [3] * STEPS
+    assert torch.equal(both.picked, alone.picked)
+    torch.testing.assert_close(both.losses, alone.losses, rtol=1e-4, atol=1e-5)
+    for ours, theirs in zip(both.learner.parameters(), alone.learner.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
 
 
 class Remembers(Policy):

@@ -16,15 +16,16 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from tasktheme.experiments.lifelong.world import Described, World
-from tasktheme.learners.arms import ArmsOptimiser, arm_of, stack_arms
+from tasktheme.learners.arms import ArmsOptimiser, arm_of, arms_between, stack_arms
 from tasktheme.learners.base import Learner, Noise
 from tasktheme.learners.build import build_learner
+from tasktheme.learners.threads import each_piece
 from tasktheme.learners.whole_step import WholeStep, adapted_accuracy, adapted_losses, arm_gradients
 from tasktheme.selection.base import Now, Policy, Pool, Tasks
 from tasktheme.selection.worth import worth_learning
 from tasktheme.training.graph import CapturedStep
 
-_AHEAD = {"cpu": 50, "cuda": 2_000}  # fresh tasks of a seed that are described at once
+_AHEAD = {"cpu": 10, "cuda": 2_000}  # fresh tasks of a seed that are described at once
 _USUAL = 100  # last losses that tell whether one is unusually low
 
 
@@ -163,6 +164,7 @@ class SideBySide:
         self._memory = max([section.policy.memory for section in self.sections] + [_USUAL] * world.settings.skip)
         self._counter = torch.zeros((), dtype=torch.int64, device=device)  # the step, where the device sees it
         self._picks = torch.zeros((len(self.arms), 1), dtype=torch.int64, device=device)
+        self._parts: dict[tuple[int, int], Learner] = {}  # of the arms, for threads of a CPU
         self._replay: list[Callable[[], None]] = []
 
     def prepare(self) -> None:
@@ -228,9 +230,24 @@ class SideBySide:
     def _gradients(self, numbers: Int64[Tensor, " A"]) -> tuple[Tensor, ...]:
         """Each arm's loss on the task of its number, and the gradients of the parameters."""
         support, query = self.world.draw(numbers)
-        if self.programs is None:
+        if self.programs is not None:
+            return self.programs.learn(self.learner, support, query, 0, numbers)
+        if self.world.device.type != "cpu" or torch.get_num_threads() == 1:
             return arm_gradients(self.learner, support, query, Noise(0, numbers))
-        return self.programs.learn(self.learner, support, query, 0, numbers)
+
+        def of_some(rows: Int64[Tensor, " a"]) -> tuple[Tensor, ...]:
+            part = slice(int(rows[0]), int(rows[-1]) + 1)
+            return arm_gradients(self._some(part), support[part], query[part], Noise(0, numbers[part]))
+
+        each = torch.arange(len(numbers))
+        return tuple(torch.cat(parts) for parts in zip(*each_piece(of_some, each, len(each)), strict=True))
+
+    def _some(self, rows: slice) -> Learner:
+        """The learners of some arms, which share the memory of all."""
+        key = (rows.start, rows.stop)
+        if key not in self._parts:
+            self._parts[key] = arms_between(self.learner, *key)
+        return self._parts[key]
 
     def _learning(self, losses: Float[Tensor, " A"]) -> Bool[Tensor, " A"] | None:
         """Which arms learn from their pick; None where all always do."""
