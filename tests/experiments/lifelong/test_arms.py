@@ -18,6 +18,7 @@ from oracles.lifelong import PlainArm, live, plain_loss, plain_tasks, score_by
 from oracles.small import TOLD_APART, small_images
 from tasktheme.data.dataset import DataSplit
 from tasktheme.experiments.lifelong import arms as engine
+from tasktheme.experiments.lifelong import section
 from tasktheme.experiments.lifelong.arms import Arm, Programs, SideBySide
 from tasktheme.experiments.lifelong.settings import LifelongSettings, lifelong_learner
 from tasktheme.experiments.lifelong.world import World
@@ -50,7 +51,7 @@ def model() -> tt.PTM:
 
 @pytest.fixture(autouse=True)
 def _few_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(engine._AHEAD, "cpu", 3)  # so that fresh tasks are described more than once
+    monkeypatch.setitem(section._AHEAD, "cpu", 3)  # so that fresh tasks are described more than once
 
 
 def run(world: World, name: str, policies: dict[str, Policy], seeds: int = 2, steps: int = STEPS) -> SideBySide:
@@ -279,10 +280,10 @@ def test_a_step_never_waits_for_the_device(
     recorded = {name: policy for name, policy in everybody.items() if policy.on_device}
     assert set(everybody) - set(recorded) == {"predicted"}
     together = SideBySide(world, [Arm(name, 0) for name in recorded], recorded, "maml", 20, programs)
-    for _ in range(together._memory):
+    for _ in range(together._steps_before_recording):
         together.train_step()
-    for section in together.sections:
-        section.look_ahead(together.step)
+    for own in together.sections:
+        own.look_ahead(together.step)
     monkeypatch.setattr(together.optimiser, "step", lambda slopes, _: None)
     with _NoWaiting():
         together._pick_and_learn()

@@ -23,6 +23,7 @@ from tasktheme.data.dataset import DataSplit
 from tasktheme.errors import DataError, Interrupted, ModelFileError, SettingsError, TrainingError
 from tasktheme.experiments.lifelong import arms as engine
 from tasktheme.experiments.lifelong import run as running
+from tasktheme.experiments.lifelong import section
 from tasktheme.experiments.lifelong.arms import Arm, Programs, SideBySide
 from tasktheme.experiments.lifelong.comparison import compare, mean_of, smoothed, tasks_in_common
 from tasktheme.experiments.lifelong.lifelong import read_results, run_lifelong
@@ -53,7 +54,7 @@ def split() -> DataSplit:
 
 @pytest.fixture(autouse=True)
 def _few_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(engine._AHEAD, "cpu", 3)
+    monkeypatch.setitem(section._AHEAD, "cpu", 3)
 
 
 def records(out: Path, folder: str = "protonet-induction") -> list[Record]:
@@ -401,6 +402,16 @@ def test_every_policy_has_one_name_in_pictures() -> None:
     assert names == ["PTM", "Task2Vec", "Worst case", "Random", "Diverse", "of-a-user", "Predicted"]
 
 
+def test_earlier_results_are_drawn_too() -> None:
+    """They called the mean of each seed ``seeds``, and did not say of each test how many tasks it had."""
+    final = {"mean": 0.5, "over_tasks": 0.1, "seeds": [0.4, 0.6]}
+    policy = {"seeds": [0, 1], "steps": [2, 2], "curve": {"steps": [], "smoothed": [[], []]}, "final": final}
+    about = {"learner": "maml", "setting": "induction", "test_tasks": 3, "smoothing": 0.9, "final tasks": 7}
+    [axes] = lifelong_figure([about | {"policies": {"random": policy}}]).axes
+    assert "7 tasks" in axes.get_title(loc="left")
+    assert axes.collections[-1].get_offsets()[:, 1].tolist() == [0.4, 0.6]  # type: ignore[index]
+
+
 def test_a_single_test_on_the_way_is_seen_in_the_picture() -> None:
     result = {"learner": "maml", "setting": "induction", "test_tasks": 3, "smoothing": 0.9}
     for tests, marked in ((1, True), (2, False)):
@@ -491,7 +502,7 @@ def test_early_stopping_keeps_the_best_weights_and_lets_the_others_go_on(
     assert first.learned.tolist() == [True] * 4 + [False] * 4
     assert second.learned.all()
     monkeypatch.undo()
-    monkeypatch.setitem(engine._AHEAD, "cpu", 3)
+    monkeypatch.setitem(section._AHEAD, "cpu", 3)
     run_lifelong(split, tmp_path / "two", policies=("random",), steps=2, **COMMON, changes=TINY)
     best = records(tmp_path / "two")[0]
     for name, value in best.state.items():
@@ -665,7 +676,7 @@ def test_a_skipped_pick_whose_loss_is_not_finite_stops_all_too(
 
     def broken(self: SideBySide, numbers: torch.Tensor) -> tuple[torch.Tensor, ...]:
         losses, *slopes = original(self, numbers)
-        return torch.where(self._counter == 12, torch.nan, losses), *slopes
+        return torch.where(self._device_step == 12, torch.nan, losses), *slopes
 
     monkeypatch.setattr(SideBySide, "_gradients", broken)
     how = COMMON | {"policies": ("random",), "steps": 15, "changes": TINY | {"skip": True}}

@@ -30,11 +30,11 @@ def write_results(folder: Path, tasks: int | str, class_names: Sequence[str], *,
     """
     records = sorted(all_records(folder / "arms"), key=lambda record: (*policy_order(record.arm.policy), record.arm.seed))
     result = summarise(records, smoothing=smoothing)
-    tested = [record for record in records if record.tested and record.final_tasks == tasks]
+    whole = [record for record in records if record.final_is_whole and record.final_tasks == tasks]
     _write_table(folder / "curves.parquet", _curves(records, smoothing))
     _write_table(folder / "picks.parquet", _picks(records))
-    if tested:
-        _write_table(folder / "final.parquet", _final(tested, class_names))
+    if whole:
+        _write_table(folder / "final.parquet", _final(whole, class_names))
     write_file(folder / RESULT, (json.dumps(result, indent=1) + "\n").encode())
     return result
 
@@ -49,7 +49,9 @@ def summarise(records: Sequence[Record], *, smoothing: float) -> dict[str, Any]:
     final: dict[Any, dict[str, dict[int, Floats]]] = {}  # of policies that can be compared: after so many steps, on these tasks
     for policy, own in by_policy.items():
         test = (own[0].step, own[0].final_tasks)
-        tested = {record.arm.seed: record.final for record in own if record.tested and (record.step, record.final_tasks) == test}
+        accuracies = {
+            record.arm.seed: record.final for record in own if record.final_is_whole and (record.step, record.final_tasks) == test
+        }
         policies[policy] = {
             "steps": [record.step for record in own],
             "seeds": [record.arm.seed for record in own],
@@ -59,11 +61,11 @@ def summarise(records: Sequence[Record], *, smoothing: float) -> dict[str, Any]:
             "curve": _curve(own, smoothing),
             "about": own[0].identity["policy"],
         }
-        if tested:
-            values = np.stack(list(tested.values()))
-            about = {"seeds": list(tested), "steps": own[0].step, "tasks": values.shape[1]}
+        if accuracies:
+            values = np.stack(list(accuracies.values()))
+            about = {"seeds": list(accuracies), "steps": own[0].step, "tasks": values.shape[1]}
             policies[policy]["final"] = mean_of(values).as_dict() | about
-            final.setdefault(test, {})[policy] = tested
+            final.setdefault(test, {})[policy] = accuracies
     learned = {name: {record.arm.seed: record.picked[record.learned] for record in own} for name, own in by_policy.items()}
     pairs = [{"steps": steps, **pair} for (steps, _), same in final.items() for pair in compare(same)]
     for pair in pairs:
@@ -75,7 +77,7 @@ def summarise(records: Sequence[Record], *, smoothing: float) -> dict[str, Any]:
         "data": identity["data"][0]["data"],
         "settings": identity["settings"],
         "smoothing": smoothing,
-        "final_tasks": max((len(record.final) for record in records if record.tested), default=0),
+        "final_tasks": max((len(record.final) for record in records if record.final_is_whole), default=0),
         "policies": policies,
         "comparisons": pairs,
     }
