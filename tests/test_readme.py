@@ -171,6 +171,10 @@ def test_which_task_next_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [run(line, names) for line in BLOCKS[3].splitlines() if line.startswith("tt.") or exec(line, names)]
     assert [len(selection) for selection in found] == [10, 10, 10, 10]
     assert len({tuple(selection.indices) for selection in found}) == 4
+    *own, last = BLOCKS[4].strip().splitlines()
+    exec("\n".join(own), names)
+    share = (tasks.concentration.max(axis=1) / tasks.concentration.sum(axis=1))[:80]
+    np.testing.assert_array_equal(run(last, names).indices, np.argsort(-share)[:10])
 
 
 @pytest.mark.data

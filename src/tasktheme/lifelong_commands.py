@@ -128,7 +128,7 @@ def _lines(result: dict[str, Any]) -> list[str]:
     lines = []
     for name, policy in result["policies"].items():
         if "final" in policy:
-            final, cost = policy["final"], sum(policy["milliseconds per step"]) / len(policy["seeds"])
+            final, cost = policy["final"], sum(policy["milliseconds_per_step"]) / len(policy["seeds"])
             seeds = "" if final["over_seeds"] is None else f", +- {_points(final['over_seeds'])} over seeds"
             lines.append(
                 f"{name}: {100 * final['mean']:.2f} % +- {_points(final['over_tasks'])} over tasks{seeds}; "
@@ -137,10 +137,16 @@ def _lines(result: dict[str, Any]) -> list[str]:
             )
     return lines + [
         f"{pair['first']} less {pair['second']}: {100 * pair['mean']:+.2f} points, "
-        f"+- {_points(pair['over_tasks'])} over tasks, +- {_points(pair['over_seeds'])} over seeds; "
+        f"+- {_points(pair['over_tasks'])} over tasks, +- {_points(pair['over_seeds'])} over seeds{_all_pairs(pair)}; "
         f"{100 * pair['tasks_in_common']:.0f} % of their tasks are the same"
         for pair in result["comparisons"]
     ]
+
+
+def _all_pairs(pair: dict[str, Any]) -> str:
+    """The interval for looking at all pairs, where it is another."""
+    wide = pair["over_seeds_all_pairs"]
+    return "" if wide == pair["over_seeds"] else f" (+- {_points(wide)} to read all pairs)"
 
 
 def _left_out(policy: dict[str, Any]) -> str:

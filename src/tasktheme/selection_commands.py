@@ -186,10 +186,9 @@ def _draw(
     quiet: bool,
 ) -> tuple[Tasks, Mapping[str, Sequence[Any]]]:
     """Tasks with images, and the classes of each."""
-    from tasktheme.learners.testing import listed_classes
-    from tasktheme.selection.draw import draw_tasks
+    from tasktheme.selection.draw import draw_with_classes
 
     dataset = Source(data, data_dir, None, held_out, allow_damaged=False, quiet=quiet, trained=(learner, model)).part(part)
-    classes = listed_classes(dataset, learner.settings, number, seed=seed)
+    tasks, classes = draw_with_classes(dataset, learner, number, seed=seed, model=model)
     names = [" ".join(dataset.class_names[c] for c in row) for row in classes.tolist()]
-    return draw_tasks(dataset, learner, number, seed=seed, model=model), {"name": names}
+    return tasks, {"name": names}

@@ -109,8 +109,7 @@ class Third(tt.Policy):
         self.wrong = wrong
 
     def scores(self, pool: Pool, targets: Pool | None, now: Now) -> Any:
-        assert pool.tasks.gamma is not None
-        return pool.tasks.gamma[:, 2] if self.wrong is None else self.wrong
+        return pool.kept[:, 2] if self.wrong is None else self.wrong
 
 
 def test_a_policy_of_ones_own() -> None:

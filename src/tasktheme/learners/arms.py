@@ -38,6 +38,15 @@ def arm_of(stacked: Learner, arm: int) -> Learner:
     return found
 
 
+def arms_between(stacked: Learner, first: int, last: int) -> Learner:
+    """The stacked learners from ``first`` to before ``last``, stacked; they share the memory too."""
+    found = copy.deepcopy(stacked)
+    found.arms = last - first
+    for own, parameter in zip(found.parameters(), stacked.parameters(), strict=True):
+        own.data = parameter.data[first:last]
+    return found
+
+
 class ArmsOptimiser:
     """Adam for stacked learners, with the L2 and the bound on the gradient's norm that their settings ask for, arm by arm."""
 

@@ -88,15 +88,16 @@ def _draw_bars(axes: Axes, results: Sequence[Result], look: Mapping[str, tuple[s
             pale = pale or other
             axes.bar(x, final["mean"], width=0.92 * width, color=colour, alpha=0.35 if other else None)
             axes.errorbar(x, final["mean"], yerr=final["over_tasks"] or 0.0, color=INK, linewidth=0.9, capsize=1.5)
-            axes.scatter([x] * len(final["seeds"]), final["seeds"], s=5, color="white", edgecolors=INK, linewidths=0.5, zorder=3)
+            by_seed = final.get("by_seed") or final["seeds"]  # as earlier results called it
+            axes.scatter([x] * len(by_seed), by_seed, s=5, color="white", edgecolors=INK, linewidths=0.5, zorder=3)
             spread = final["over_tasks"] or 0.0
-            seen += [*final["seeds"], final["mean"] - spread, final["mean"] + spread]
+            seen += [*by_seed, final["mean"] - spread, final["mean"] + spread]
     room = 0.15 * (max(seen) - min(seen)) or 0.01
     axes.set_ylim(max(0.0, min(seen) - 2.0 * room), max(seen) + room)  # differences are small beside the accuracies
     axes.set_xticks(range(len(results)), [_bar_label(result) for result in results], fontsize=SMALL - (len(results) > 3))
     axes.yaxis.set_major_formatter(_PERCENT)
     axes.set_ylabel("accuracy")
-    counts = sorted({_usual_test(result)[1] or result["final tasks"] for result in results})
+    counts = sorted({_usual_test(result)[1] or result["final tasks"] for result in results})  # the latter of earlier results
     words = f"last test, {' or '.join(f'{count:,}' for count in counts)} tasks\nwhiskers: over tasks, dots: seeds"
     axes.set_title(words + "\npale: after other steps, or on other tasks" * pale, loc="left", fontsize=SMALL, color=FAINT)
 

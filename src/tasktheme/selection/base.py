@@ -100,7 +100,11 @@ class Now:
 
 
 class Policy(ABC):
-    """A rule for which task of a pool to learn next: a subclass with a name and scores (``pool.tasks`` has what it needs).
+    """A rule for which task of a pool to learn next: a subclass with a name and scores.
+
+    ``describe`` sees each task once, with all that ``needs`` names; ``scores`` reads what it kept, ``pool.kept``. In a pool that
+    lives on (the lifelong experiment) nothing else is at hand: ``pool.tasks`` has the numbers of the tasks and, for a policy
+    that sees the learner, the images of those that it asks for by their rows.
 
     To come along under its name it has a file here and a line in ``build.py``.
     """
@@ -126,7 +130,9 @@ class Policy(ABC):
                 raise DataError(f"the policy {self.name!r} needs of each task {_PARTS[part]}")
 
     def describe(self, tasks: Tasks) -> Float[Tensor, "*A T d"]:
-        """What is kept of each task; nothing where the policy needs nothing, or the learner as it is at each pick."""
+        """What is kept of each task: gamma where the policy needs it, else nothing."""
+        if "gamma" in self.needs and tasks.gamma is not None:
+            return tasks.gamma.double()
         return torch.zeros((*tasks.numbers.shape, 0), device=tasks.numbers.device)
 
     @abstractmethod

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+from jaxtyping import Int64
+from torch import Tensor
 
 from tasktheme.data.dataset import Dataset
 from tasktheme.errors import DataError
@@ -22,6 +24,13 @@ def draw_tasks(data: Dataset, learner: MetaLearner, n: int | str = 200, *, seed:
 
     With a task model each also gets its distribution over themes, inferred from all its points.
     """
+    return draw_with_classes(data, learner, n, seed=seed, model=model)[0]
+
+
+def draw_with_classes(
+    data: Dataset, learner: MetaLearner, n: int | str, *, seed: int, model: PTM | None = None
+) -> tuple[Tasks, Int64[Tensor, "T W"]]:
+    """:func:`draw_tasks`, and the classes of each task."""
     if data.point_shape != learner.learner.point_shape:
         raise DataError(f"this learner takes images of shape {learner.learner.point_shape}, got {data.point_shape}")
     settings = learner.settings
@@ -34,4 +43,4 @@ def draw_tasks(data: Dataset, learner: MetaLearner, n: int | str = 200, *, seed:
     if model is not None:
         embedded = model.embed(listed_episodes(data, settings, classes, seed=seed))
         gamma = torch.tensor(embedded.concentration, device=learner.device)
-    return Tasks(numbers, support, query, gamma)
+    return Tasks(numbers, support, query, gamma), classes

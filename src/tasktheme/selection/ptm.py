@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tasktheme.maths import dirichlet
-from tasktheme.selection.base import Now, Policy, Pool, Tasks, place
+from tasktheme.selection.base import Now, Policy, Pool, place
 
 
 class PTMPolicy(Policy):
@@ -20,11 +20,6 @@ class PTMPolicy(Policy):
     name = "ptm"
     title = "PTM"
     needs: ClassVar[tuple[str, ...]] = ("gamma",)
-
-    def describe(self, tasks: Tasks) -> Float[Tensor, "*A T K"]:
-        """Gamma itself."""
-        assert tasks.gamma is not None
-        return tasks.gamma.double()
 
     def scores(self, pool: Pool, targets: Pool | None, now: Now) -> Float[Tensor, "*A T"]:
         """Entropy, or minus the mean KL."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,16 +14,19 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import tasktheme as tt
 from oracles.learners import NAMES
-from oracles.lifelong import live, plain_loss
+from oracles.lifelong import PlainArm, live, plain_loss, plain_tasks, score_by
 from oracles.small import TOLD_APART, small_images
 from tasktheme.data.dataset import DataSplit
 from tasktheme.experiments.lifelong import arms as engine
+from tasktheme.experiments.lifelong import section
 from tasktheme.experiments.lifelong.arms import Arm, Programs, SideBySide
 from tasktheme.experiments.lifelong.settings import LifelongSettings, lifelong_learner
 from tasktheme.experiments.lifelong.world import World
+from tasktheme.learners.base import Learner
 from tasktheme.learners.build import build_learner
-from tasktheme.selection.base import Policy
+from tasktheme.selection.base import Policy, Tasks
 from tasktheme.selection.build import POLICIES, build_policy
+from tasktheme.selection.diverse import Diverse
 from tasktheme.selection.predicted import Predicted
 from tasktheme.selection.ptm import PTMPolicy
 from tasktheme.selection.random import Random
@@ -46,7 +51,7 @@ def model() -> tt.PTM:
 
 @pytest.fixture(autouse=True)
 def _few_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(engine._AHEAD, "cpu", 3)  # so that fresh tasks are described more than once
+    monkeypatch.setitem(section._AHEAD, "cpu", 3)  # so that fresh tasks are described more than once
 
 
 def run(world: World, name: str, policies: dict[str, Policy], seeds: int = 2, steps: int = STEPS) -> SideBySide:
@@ -71,16 +76,68 @@ def test_arms_live_as_in_a_plain_loop(name: str, model: tt.PTM) -> None:
         embedded = model.embed([world.split.train.x[row] for row in rows])
         entropy = [dirichlet(gamma).entropy() for gamma in embedded.concentration]
         score = {
-            "random": lambda _, task, step, picked=picked: float(task == picked[step]),
-            "ptm": lambda _, task, __, entropy=entropy: float(entropy[task]),
-            "worst-case": lambda learner, task, _, seed=arm.seed: plain_loss(world, learner, seed, task),
+            "random": lambda lived, picked=picked: [float(task == picked[len(lived.picked)]) for task in lived.pool],
+            "ptm": lambda lived, entropy=entropy: [float(entropy[task]) for task in lived.pool],
+            "worst-case": lambda lived, seed=arm.seed: [plain_loss(world, lived.learner, seed, task) for task in lived.pool],
         }[arm.policy]
         plain = live(world, name, arm.seed, STEPS, score)
-        assert picked == plain.picked, arm
-        np.testing.assert_allclose(together.losses[row], plain.losses, rtol=1e-4)
-        assert (together.numbers[row] - arm.seed * 2**32).tolist() == plain.pool
+        assert_lived(together, row, plain)
         for (key, ours), theirs in zip(together.learner.named_parameters(), plain.learner.parameters(), strict=True):
             torch.testing.assert_close(ours[row], theirs, rtol=1e-3, atol=1e-4, msg=lambda text, key=key: f"{key}: {text}")
+
+
+def assert_lived(together: SideBySide, row: int, plain: PlainArm) -> None:
+    """An arm's picks, losses and pool are those of a plain loop."""
+    arm = together.arms[row]
+    assert together.picked[row].tolist() == plain.picked, arm
+    np.testing.assert_allclose(together.losses[row], plain.losses, rtol=1e-4, atol=1e-5)
+    assert (together.numbers[row] - arm.seed * 2**32).tolist() == plain.pool
+
+
+@pytest.mark.parametrize("setting", ["induction", "transduction"])
+def test_every_policy_sees_of_each_arm_what_a_plain_loop_would(setting: str, model: tt.PTM) -> None:
+    """Its own pool, memory and learner, and the test tasks in transduction: the policy's scores on one arm's tasks."""
+    world = make_world("protonet", setting, model)
+    probe = build_learner("maml", TINY | {"test_steps": 2, "inner_rate": 0.1}, world.split.train.point_shape)
+    short = {"predicted": Predicted(looks=3, memory=2), "diverse": Diverse(memory=2)}  # both forget on the way
+    everybody = {name: short.get(name) or build_policy(name, probe=probe) for name in POLICIES}
+    together = run(world, "protonet", everybody)
+    targets = plain_tasks(world, model, range(5), test=True) if setting == "transduction" else None
+    streams = [plain_tasks(world, model, range(seed * 2**32, seed * 2**32 + 6 + STEPS)) for seed in (0, 1)]
+    for row, arm in enumerate(together.arms):
+        score = score_by(everybody[arm.policy], streams[arm.seed], targets)
+        assert_lived(together, row, live(world, "protonet", arm.seed, STEPS, score))
+
+
+README = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+
+
+class ByThemeAndLight(Policy):
+    """A policy of one's own that keeps something of themes and images."""
+
+    name = "theme-and-light"
+    needs = ("gamma", "support", "query")
+
+    def describe(self, tasks: Tasks) -> torch.Tensor:
+        assert tasks.gamma is not None
+        return torch.stack([tasks.gamma.amax(dim=-1), 9.0 * tasks.x.mean(dim=(1, 2, 3, 4))], dim=-1)
+
+    def scores(self, pool: Any, targets: Any, now: Any) -> torch.Tensor:
+        return pool.kept.sum(dim=-1)
+
+
+def test_policies_of_ones_own_run_as_ours_do(model: tt.PTM) -> None:
+    """That of the README, and one that needs everything."""
+    [lines] = re.findall(r"^class OneTheme.*?(?=^\S+\.select)", README, flags=re.DOTALL | re.MULTILINE)
+    names: dict[str, Any] = {"tt": tt}
+    exec(lines, names)
+    own: dict[str, Policy] = {"one-theme": names["OneTheme"](), "theme-and-light": ByThemeAndLight()}
+    world = make_world(model=model)
+    together = run(world, "protonet", own)
+    streams = [plain_tasks(world, model, range(seed * 2**32, seed * 2**32 + 6 + STEPS)) for seed in (0, 1)]
+    for row, arm in enumerate(together.arms):
+        score = score_by(own[arm.policy], streams[arm.seed], None)
+        assert_lived(together, row, live(world, "protonet", arm.seed, STEPS, score))
 
 
 def test_random_picks_are_of_the_pool_and_spread_over_it() -> None:
@@ -126,7 +183,7 @@ def test_transduction_looks_at_the_test_tasks(model: tt.PTM) -> None:
     targets = embedded(world.split.test, world.test.sampler, list(range(5)))
     stream = embedded(world.split.train, world.sampler, list(range(6 + STEPS)))
     mean = targets.kl(stream).mean(axis=0)
-    plain = live(world, "protonet", 0, STEPS, lambda _, task, __: -float(mean[task]))
+    plain = live(world, "protonet", 0, STEPS, lambda lived: [-float(mean[task]) for task in lived.pool])
     assert together.picked[0].tolist() == plain.picked
     assert run(make_world(model=model), "protonet", {"ptm": PTMPolicy()}, seeds=1).picked[0].tolist() != plain.picked
 
@@ -145,6 +202,29 @@ def test_arms_do_not_depend_on_each_other(model: tt.PTM) -> None:
     together, alone = run(world, "maml", policies()), run(world, "maml", {"ptm": PTMPolicy()}, seeds=1)
     assert torch.equal(together.picked[0], alone.picked[0])
     torch.testing.assert_close(together.losses[0], alone.losses[0])
+
+
+@pytest.mark.usefixtures("two_threads")
+@pytest.mark.parametrize("name", NAMES)
+def test_two_threads_share_the_arms_and_learn_as_one_does(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    world, gradients, sizes = make_world(name, weight_decay=1e-3), engine.arm_gradients, []
+
+    def watched(learner: Learner, *points: Any) -> tuple[torch.Tensor, ...]:
+        sizes.append(learner.arms)
+        return gradients(learner, *points)
+
+    monkeypatch.setattr(engine, "arm_gradients", watched)
+    both = run(world, name, {"random": Random()}, seeds=3)
+    assert sorted(sizes) == [1] * STEPS + [2] * STEPS
+    sizes.clear()
+    torch.set_num_threads(1)
+    alone = run(world, name, {"random": Random()}, seeds=3)
+    torch.set_num_threads(2)
+    assert sizes == [3] * STEPS
+    assert torch.equal(both.picked, alone.picked)
+    torch.testing.assert_close(both.losses, alone.losses, rtol=1e-4, atol=1e-5)
+    for ours, theirs in zip(both.learner.parameters(), alone.learner.parameters(), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4)
 
 
 class Remembers(Policy):
@@ -200,10 +280,10 @@ def test_a_step_never_waits_for_the_device(
     recorded = {name: policy for name, policy in everybody.items() if policy.on_device}
     assert set(everybody) - set(recorded) == {"predicted"}
     together = SideBySide(world, [Arm(name, 0) for name in recorded], recorded, "maml", 20, programs)
-    for _ in range(together._memory):
+    for _ in range(together._steps_before_recording):
         together.train_step()
-    for section in together.sections:
-        section.look_ahead(together.step)
+    for own in together.sections:
+        own.look_ahead(together.step)
     monkeypatch.setattr(together.optimiser, "step", lambda slopes, _: None)
     with _NoWaiting():
         together._pick_and_learn()

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from matplotlib.text import Text
+from scipy import stats
 
 import tasktheme as tt
 from oracles.lifelong import plain_average
@@ -22,6 +23,7 @@ from tasktheme.data.dataset import DataSplit
 from tasktheme.errors import DataError, Interrupted, ModelFileError, SettingsError, TrainingError
 from tasktheme.experiments.lifelong import arms as engine
 from tasktheme.experiments.lifelong import run as running
+from tasktheme.experiments.lifelong import section
 from tasktheme.experiments.lifelong.arms import Arm, Programs, SideBySide
 from tasktheme.experiments.lifelong.comparison import compare, mean_of, smoothed, tasks_in_common
 from tasktheme.experiments.lifelong.lifelong import read_results, run_lifelong
@@ -52,7 +54,7 @@ def split() -> DataSplit:
 
 @pytest.fixture(autouse=True)
 def _few_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(engine._AHEAD, "cpu", 3)
+    monkeypatch.setitem(section._AHEAD, "cpu", 3)
 
 
 def records(out: Path, folder: str = "protonet-induction") -> list[Record]:
@@ -110,7 +112,7 @@ def test_interrupted_at_any_step_and_resumed_gives_the_same_bits(
     assert_same(records(tmp_path / "parts", folder), records(tmp_path / "whole", folder))
     for result in (parts, whole):
         for policy in result["policies"].values():
-            policy.pop("milliseconds per step")
+            policy.pop("milliseconds_per_step")
     assert parts == whole
     assert [len(record.picked) for record in records(tmp_path / "whole", folder)] == [7] * 4
 
@@ -275,18 +277,19 @@ def test_a_last_test_that_is_not_whole_does_not_count(
     assert "final" not in result["policies"]["random"]
     assert result["comparisons"] == []
     result = run_lifelong(split, tmp_path, policies=("random",), **how)
-    assert [pair["paired_seeds"] for pair in result["comparisons"]] == [[0, 1]]
+    assert [pair["seeds"] for pair in result["comparisons"]] == [[0, 1]]
 
 
 def test_tests_of_other_tasks_are_not_compared_though_they_are_as_many(split: DataSplit, tmp_path: Path) -> None:
     how = COMMON | {"policies": ("random",), "steps": 1, "changes": TINY}
     every = run_lifelong(split, tmp_path, **how | {"final_tasks": "all"})
-    count = every["final tasks"]
+    count = every["final_tasks"]
     result = run_lifelong(split, tmp_path, **how | {"final_tasks": count, "seeds": 1})
-    assert result["final tasks"] == count
-    assert len(result["policies"]["random"]["final"]["seeds"]) == 1  # the other seed was tested on all choices of classes
-    final = pq.read_table(tmp_path / "protonet-induction" / "final.parquet").to_pandas()
-    assert set(final.seed) == {0}
+    assert result["final_tasks"] == count
+    final = result["policies"]["random"]["final"]
+    assert (final["seeds"], len(final["by_seed"])) == ([0], 1)  # the other seed was tested on all choices of classes
+    table = pq.read_table(tmp_path / "protonet-induction" / "final.parquet").to_pandas()
+    assert set(table.seed) == {0}
 
 
 def test_more_steps_seeds_and_policies_add_to_what_is_there(split: DataSplit, model: tt.PTM, tmp_path: Path) -> None:
@@ -333,12 +336,21 @@ def test_what_is_written(split: DataSplit, model: tt.PTM, tmp_path: Path) -> Non
     for name, policy in result["policies"].items():
         assert policy["final"]["mean"] == pytest.approx(means[name])
         assert policy["steps"] == [9, 9]
+        means_by_seed = final[final.policy == name].groupby("seed").accuracy.mean()
+        assert (policy["final"]["seeds"], policy["seeds"]) == ([0, 1], [0, 1])
+        np.testing.assert_allclose(policy["final"]["by_seed"], means_by_seed)
+        for record in (record for record in kept if record.arm.policy == name):
+            raw = [float(np.mean(record.evaluated[step])) for step in (4, 8)]
+            np.testing.assert_allclose(policy["curve"]["accuracy"][record.arm.seed], raw)
+            np.testing.assert_allclose(policy["curve"]["smoothed"][record.arm.seed], plain_average(raw, 0.5))
+    assert any(p["curve"]["smoothed"] != p["curve"]["accuracy"] for p in result["policies"].values())  # something to smooth
     [pair] = result["comparisons"]
     wide = final.pivot_table(index=["seed", "task"], columns="policy", values="accuracy")
     by_seed = (wide["ptm"] - wide["random"]).groupby("seed").mean()
     assert (pair["first"], pair["second"]) == ("ptm", "random")
     assert pair["mean"] == pytest.approx((wide["ptm"] - wide["random"]).mean())
-    np.testing.assert_allclose(pair["seeds"], by_seed)
+    assert pair["seeds"] == [0, 1]
+    np.testing.assert_allclose(pair["by_seed"], by_seed)
     assert pair["spread"] == pytest.approx(by_seed.std())
     by_arm = picks.groupby(["policy", "seed"]).task.agg(set)
     shared = [len(by_arm["ptm", seed] & by_arm["random", seed]) / 9 for seed in (0, 1)]
@@ -346,6 +358,13 @@ def test_what_is_written(split: DataSplit, model: tt.PTM, tmp_path: Path) -> Non
     figure = lifelong_figure([result, result | {"setting": "transduction"}])
     assert len(figure.axes) == 3
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["PTM", "Random"]
+
+
+def test_experiments_come_in_the_papers_order_and_those_of_other_learners_last(tmp_path: Path) -> None:
+    for learner in ("of-a-user", "abml", "another", "maml", "protonet"):
+        (tmp_path / learner).mkdir()
+        (tmp_path / learner / "lifelong.json").write_text(json.dumps({"learner": learner, "setting": "induction"}))
+    assert [found["learner"] for found in read_results(tmp_path)] == ["maml", "protonet", "abml", "another", "of-a-user"]
 
 
 def test_tasks_in_common_are_those_of_the_same_seed() -> None:
@@ -383,6 +402,16 @@ def test_every_policy_has_one_name_in_pictures() -> None:
     assert names == ["PTM", "Task2Vec", "Worst case", "Random", "Diverse", "of-a-user", "Predicted"]
 
 
+def test_earlier_results_are_drawn_too() -> None:
+    """They called the mean of each seed ``seeds``, and did not say of each test how many tasks it had."""
+    final = {"mean": 0.5, "over_tasks": 0.1, "seeds": [0.4, 0.6]}
+    policy = {"seeds": [0, 1], "steps": [2, 2], "curve": {"steps": [], "smoothed": [[], []]}, "final": final}
+    about = {"learner": "maml", "setting": "induction", "test_tasks": 3, "smoothing": 0.9, "final tasks": 7}
+    [axes] = lifelong_figure([about | {"policies": {"random": policy}}]).axes
+    assert "7 tasks" in axes.get_title(loc="left")
+    assert axes.collections[-1].get_offsets()[:, 1].tolist() == [0.4, 0.6]  # type: ignore[index]
+
+
 def test_a_single_test_on_the_way_is_seen_in_the_picture() -> None:
     result = {"learner": "maml", "setting": "induction", "test_tasks": 3, "smoothing": 0.9}
     for tests, marked in ((1, True), (2, False)):
@@ -414,8 +443,41 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
     assert 370 <= covered[0] <= 390  # 380 expected
     assert covered[1] < 300
     alone = mean_of(np.array([[0.2, 0.4]]))
-    assert (alone.over_seeds, alone.spread, alone.seeds) == (None, None, [pytest.approx(0.3)])
+    assert (alone.over_seeds, alone.spread, alone.by_seed) == (None, None, [pytest.approx(0.3)])
     assert compare({"a": {0: np.zeros(3)}, "b": {1: np.zeros(3)}}) == []
+
+
+def test_intervals_are_those_of_scipy() -> None:
+    """Over tasks by the normal distribution, over seeds Student's, of one pair or of all of them together."""
+    values = np.random.default_rng(1).normal(size=(4, 5, 7))  # of policies, seeds and tasks
+    for one in values:
+        found = mean_of(one)
+        low, high = stats.norm.interval(0.95, loc=one.mean(), scale=stats.sem(one.mean(axis=0)))
+        assert (found.mean, found.over_tasks) == (pytest.approx(one.mean()), pytest.approx((high - low) / 2.0, rel=1e-4))
+        by_seed = one.mean(axis=1)
+        low, high = stats.t.interval(0.95, 4, loc=by_seed.mean(), scale=stats.sem(by_seed))
+        assert found.over_seeds == pytest.approx((high - low) / 2.0)
+    pairs = compare({name: dict(enumerate(one)) for name, one in zip("abcd", values, strict=True)})
+    assert [(pair["first"], pair["second"]) for pair in pairs] == [tuple(pair) for pair in ("ab", "ac", "ad", "bc", "bd", "cd")]
+    for pair in pairs:
+        first, second = (values["abcd".index(pair[which])].mean(axis=1) for which in ("first", "second"))
+        test = stats.ttest_rel(first, second)
+        for over, level in (("over_seeds", 0.95), ("over_seeds_all_pairs", 1.0 - 0.05 / 6)):
+            low, high = test.confidence_interval(level)
+            assert (pair["mean"] - pair[over], pair["mean"] + pair[over]) == (pytest.approx(low), pytest.approx(high))
+    [single] = compare({"a": {0: values[0, 0]}, "b": {0: values[1, 0]}})
+    assert (single["over_seeds"], single["over_seeds_all_pairs"]) == (None, None)
+
+
+def test_of_policies_that_do_not_differ_some_pair_seems_to_unless_all_are_read_together() -> None:
+    generator = np.random.default_rng(2)
+    ahead = np.zeros(2)
+    for _ in range(300):
+        final = {name: dict(enumerate(generator.normal(size=(3, 2)))) for name in "abcd"}
+        pairs = compare(final)
+        ahead += [any(abs(pair["mean"]) > pair[over] for pair in pairs) for over in ("over_seeds", "over_seeds_all_pairs")]
+    assert ahead[0] > 0.15 * 300
+    assert ahead[1] < 0.08 * 300
 
 
 def test_early_stopping_keeps_the_best_weights_and_lets_the_others_go_on(
@@ -440,7 +502,7 @@ def test_early_stopping_keeps_the_best_weights_and_lets_the_others_go_on(
     assert first.learned.tolist() == [True] * 4 + [False] * 4
     assert second.learned.all()
     monkeypatch.undo()
-    monkeypatch.setitem(engine._AHEAD, "cpu", 3)
+    monkeypatch.setitem(section._AHEAD, "cpu", 3)
     run_lifelong(split, tmp_path / "two", policies=("random",), steps=2, **COMMON, changes=TINY)
     best = records(tmp_path / "two")[0]
     for name, value in best.state.items():
@@ -512,6 +574,9 @@ def test_a_pick_of_unusually_low_loss_is_discarded(split: DataSplit, tmp_path: P
         ({"changes": {"setting": "transduction"}}, SettingsError, "'induction': choose another with --setting"),
         ({"changes": {"batch_tasks": 2}}, SettingsError, "one task at a time"),
         ({"changes": {"anneal": True}}, SettingsError, "does not fall"),
+        ({"changes": {"augment": True}}, SettingsError, "leave augment off"),
+        ({"changes": {"train_ways": 20}}, SettingsError, "set ways, and leave train_ways alone"),
+        ({"changes": {"skip": True, "skip_margin": -5.0}}, SettingsError, "'skip_margin' must be at least 0"),
         ({"changes": {"seed": 3}}, SettingsError, "seed of its own"),
         ({"changes": TINY | {"patience": 1}, "split": "no val"}, SettingsError, "validation classes"),
     ],
@@ -611,7 +676,7 @@ def test_a_skipped_pick_whose_loss_is_not_finite_stops_all_too(
 
     def broken(self: SideBySide, numbers: torch.Tensor) -> tuple[torch.Tensor, ...]:
         losses, *slopes = original(self, numbers)
-        return torch.where(self._counter == 12, torch.nan, losses), *slopes
+        return torch.where(self._device_step == 12, torch.nan, losses), *slopes
 
     monkeypatch.setattr(SideBySide, "_gradients", broken)
     how = COMMON | {"policies": ("random",), "steps": 15, "changes": TINY | {"skip": True}}

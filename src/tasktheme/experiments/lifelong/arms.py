@@ -15,16 +15,17 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from tasktheme.experiments.lifelong.world import Described, World
-from tasktheme.learners.arms import ArmsOptimiser, arm_of, stack_arms
+from tasktheme.experiments.lifelong.section import Section
+from tasktheme.experiments.lifelong.world import OnDescribed, World
+from tasktheme.learners.arms import ArmsOptimiser, arm_of, arms_between, stack_arms
 from tasktheme.learners.base import Learner, Noise
 from tasktheme.learners.build import build_learner
+from tasktheme.learners.threads import each_piece
 from tasktheme.learners.whole_step import WholeStep, adapted_accuracy, adapted_losses, arm_gradients
-from tasktheme.selection.base import Now, Policy, Pool, Tasks
+from tasktheme.selection.base import Policy
 from tasktheme.selection.worth import worth_learning
 from tasktheme.training.graph import CapturedStep
 
-_AHEAD = {"cpu": 50, "cuda": 2_000}  # fresh tasks of a seed that are described at once
 _USUAL = 100  # last losses that tell whether one is unusually low
 
 
@@ -48,71 +49,14 @@ class Programs:
     look: WholeStep = field(default_factory=partial(WholeStep, adapted_losses))
 
 
-class Section:
-    """The arms of one policy: what it keeps of the tasks in their pools, and of those that come next."""
-
-    def __init__(
-        self,
-        policy: Policy,
-        world: World,
-        seeds: Sequence[int],
-        rows: slice,
-        learners: Sequence[Learner],
-        compiled: WholeStep | None = None,
-        *,
-        kept: Float[Tensor, "S P d"] | None = None,
-        described: Described = lambda tasks: None,
-    ) -> None:
-        self.policy, self.rows = policy, rows
-        self._world, self._seeds, self._learners, self._compiled = world, seeds, learners, compiled
-        self._targets = world.targets(policy)
-        if self._targets is not None and not policy.sees_learner:  # the same for all arms, which are scored together
-            self._targets = Pool(Tasks(self._targets.tasks.numbers), self._targets.kept.expand(len(seeds), -1, -1))
-        if kept is None:
-            pool = world.settings.pool
-            kept = torch.stack([world.describe(policy, seed, 0, pool, described) for seed in seeds])
-        self.kept = kept
-        self.recent = self.kept.new_zeros((len(seeds), policy.memory, self.kept.shape[-1]))
-        self.losses = torch.zeros((len(seeds), policy.memory), device=world.device)
-        self._ahead = _AHEAD.get(world.device.type, _AHEAD["cpu"])
-        self._fresh = self.kept.new_zeros((len(seeds), self._ahead, self.kept.shape[-1]))
-        self._described: int | None = None  # which batch of fresh tasks that is
-
-    def look_ahead(self, step: int) -> None:
-        """Have the fresh task of this step described, with those after it."""
-        batch = step // self._ahead
-        if self._described != batch and self.kept.shape[-1]:
-            first = self._world.settings.pool + batch * self._ahead
-            for row, seed in zip(self._fresh, self._seeds, strict=True):
-                row.copy_(self._world.describe(self.policy, seed, first, self._ahead))
-            self._described = batch
-
-    def pick(self, numbers: Int64[Tensor, "S P"], step: Int64[Tensor, ""], known: int) -> Int64[Tensor, " S"]:
-        """The place in each pool of the task to learn next; ``known`` of the last picks are remembered."""
-        since = self.policy.memory - known
-        recent, losses = self.recent[:, since:], self.losses[:, since:]
-        if not self.policy.sees_learner:
-            now = Now(step=step, recent=recent, losses=losses)
-            return self.policy.scores(Pool(Tasks(numbers), self.kept), self._targets, now).argmax(dim=-1)
-        picks = []
-        for arm, learner in enumerate(self._learners):
-            pool = Pool(self._world.tasks(self.policy, numbers[arm]), self.kept[arm])
-            now = Now(step=step, learner=learner, recent=recent[arm], losses=losses[arm], compiled=self._compiled)
-            picks.append(self.policy.scores(pool, self._targets, now).argmax(dim=-1))
-        return torch.stack(picks)
-
-    def exchange(self, places: Int64[Tensor, "S 1"], losses: Float[Tensor, " S"], step: Int64[Tensor, ""]) -> None:
-        """Remember what was picked, and keep what there is of the fresh task in its place."""
-        place = places.unsqueeze(-1).expand(-1, 1, self.kept.shape[-1])
-        if self.policy.memory:
-            self.recent.copy_(torch.cat([self.recent[:, 1:], self.kept.gather(1, place)], dim=1))
-            self.losses.copy_(torch.cat([self.losses[:, 1:], losses.unsqueeze(1)], dim=1))
-        fresh = self._fresh.index_select(1, (step % self._ahead).view(1))
-        self.kept.scatter_(1, place, fresh)
-
-
 class SideBySide:
-    """Arms at the same step, in one program; their state changes in place, so that a GPU can replay the step.
+    """Arms at the same step, in one program.
+
+    Their state lies on the device: the learner's parameters, the running means of them (``tested``), Adam's moments, ``numbers``,
+    ``losses``, ``active``, and what the sections keep of pools and last picks; ``picked`` and ``learned`` are history alone. A
+    step changes all in place and reads none of their values on the host: a GPU records it once and replays it on the same
+    memory, where what the host had read would hold for ever. So the step's number lies there too, beside ``step``. Picks that
+    must read a value (``Policy.on_device`` is False) are made between two recordings.
 
     Attributes:
         step: how many tasks each arm has picked.
@@ -124,7 +68,7 @@ class SideBySide:
         programs: what is compiled; None for nothing.
 
     ``kept`` is what each policy had kept of the tasks in its arms' pools, where they go on; otherwise the first pools are
-    described, and ``described`` is called now and then with the number of tasks.
+    described, and ``on_described`` is called now and then with the number of tasks.
     """
 
     def __init__(
@@ -137,7 +81,7 @@ class SideBySide:
         programs: Programs | None = None,
         *,
         kept: Mapping[str, Tensor] | None = None,
-        described: Described = lambda tasks: None,
+        on_described: OnDescribed = lambda tasks: None,
     ) -> None:
         self.world, self.arms, self.step, self.programs = world, sorted(arms), 0, programs
         device = world.device
@@ -146,7 +90,7 @@ class SideBySide:
         self.optimiser = ArmsOptimiser(self.learner)
         pool = world.settings.pool
         self.numbers = torch.stack([world.numbers(arm.seed, 0, pool) for arm in self.arms])
-        self._next = torch.stack([world.numbers(arm.seed, pool, 1) for arm in self.arms])  # the fresh task of step 0
+        self._first_fresh = torch.stack([world.numbers(arm.seed, pool, 1) for arm in self.arms])  # the fresh task of step 0
         self.picked = torch.zeros((len(self.arms), steps), dtype=torch.int32, device=device)
         self.losses = torch.zeros((len(self.arms), steps), device=device)
         self.learned = torch.zeros((len(self.arms), steps), dtype=torch.bool, device=device)
@@ -157,12 +101,13 @@ class SideBySide:
             own = [arm_of(self.learner, i) for i in places] if policies[policy].sees_learner else []
             seeds, rows = [self.arms[i].seed for i in places], slice(places[0], places[-1] + 1)
             before = None if kept is None else kept[policy]
-            section = Section(policies[policy], world, seeds, rows, own, look, kept=before, described=described)
+            section = Section(policies[policy], world, seeds, rows, own, look, kept=before, on_described=on_described)
             self.sections.append(section)
         self._usual = torch.arange(-_USUAL, 0, device=device)  # the last losses, from the present step
-        self._memory = max([section.policy.memory for section in self.sections] + [_USUAL] * world.settings.skip)
-        self._counter = torch.zeros((), dtype=torch.int64, device=device)  # the step, where the device sees it
+        self._steps_before_recording = max([section.policy.memory for section in self.sections] + [_USUAL] * world.settings.skip)
+        self._device_step = torch.zeros((), dtype=torch.int64, device=device)  # the step, where the device sees it
         self._picks = torch.zeros((len(self.arms), 1), dtype=torch.int64, device=device)
+        self._parts: dict[tuple[int, int], Learner] = {}  # of the arms, for threads of a CPU
         self._replay: list[Callable[[], None]] = []
 
     def prepare(self) -> None:
@@ -170,7 +115,7 @@ class SideBySide:
         if self.programs is not None:
             for section in self.sections:
                 if section.policy.sees_learner:
-                    section.pick(self.numbers[section.rows], self._counter, 0)
+                    section.pick(self.numbers[section.rows], self._device_step, 0)
             self._gradients(self.numbers.gather(1, self._picks).squeeze(1))
 
     def train_step(self) -> None:
@@ -178,8 +123,8 @@ class SideBySide:
         for section in self.sections:
             section.look_ahead(self.step)
         if not self._replay:
-            self._counter.fill_(self.step)
-            if self.step >= self._memory:  # from here on every step is alike
+            self._device_step.fill_(self.step)
+            if self.step >= self._steps_before_recording:  # from here on every step is alike
                 self._record()
         for part in self._replay or (self._pick_and_learn,):
             part()
@@ -204,10 +149,10 @@ class SideBySide:
     def _pick(self, sections: Sequence[Section]) -> None:
         for section in sections:
             known = min(self.step, section.policy.memory)
-            self._picks[section.rows, 0] = section.pick(self.numbers[section.rows], self._counter, known)
+            self._picks[section.rows, 0] = section.pick(self.numbers[section.rows], self._device_step, known)
 
     def _learn(self) -> None:
-        step, places = self._counter, self._picks
+        step, places = self._device_step, self._picks
         chosen = self.numbers.gather(1, places)
         found, *slopes = self._gradients(chosen.squeeze(1))
         learning = self._learning(found)
@@ -222,22 +167,37 @@ class SideBySide:
         self.picked.scatter_(1, at, self.world.place_in_stream(chosen).int())
         self.losses.scatter_(1, at, found.unsqueeze(1))
         self.learned.scatter_(1, at, (torch.ones_like(found, dtype=torch.bool) if learning is None else learning).unsqueeze(1))
-        self.numbers.scatter_(1, places, self._next + step)
-        self._counter += 1
+        self.numbers.scatter_(1, places, self._first_fresh + step)
+        self._device_step += 1
 
     def _gradients(self, numbers: Int64[Tensor, " A"]) -> tuple[Tensor, ...]:
         """Each arm's loss on the task of its number, and the gradients of the parameters."""
         support, query = self.world.draw(numbers)
-        if self.programs is None:
+        if self.programs is not None:
+            return self.programs.learn(self.learner, support, query, 0, numbers)
+        if self.world.device.type != "cpu" or torch.get_num_threads() == 1:
             return arm_gradients(self.learner, support, query, Noise(0, numbers))
-        return self.programs.learn(self.learner, support, query, 0, numbers)
+
+        def of_some(rows: Int64[Tensor, " a"]) -> tuple[Tensor, ...]:
+            part = slice(int(rows[0]), int(rows[-1]) + 1)
+            return arm_gradients(self._some(part), support[part], query[part], Noise(0, numbers[part]))
+
+        each = torch.arange(len(numbers))
+        return tuple(torch.cat(parts) for parts in zip(*each_piece(of_some, each, len(each)), strict=True))
+
+    def _some(self, rows: slice) -> Learner:
+        """The learners of some arms, which share the memory of all."""
+        key = (rows.start, rows.stop)
+        if key not in self._parts:
+            self._parts[key] = arms_between(self.learner, *key)
+        return self._parts[key]
 
     def _learning(self, losses: Float[Tensor, " A"]) -> Bool[Tensor, " A"] | None:
         """Which arms learn from their pick; None where all always do."""
         settings = self.world.settings
         if not settings.skip:
             return self.active if self.world.learner.patience else None
-        last = self._usual[max(0, _USUAL - self.step) :] + self._counter
+        last = self._usual[max(0, _USUAL - self.step) :] + self._device_step
         return self.active & worth_learning(losses, self.losses.index_select(1, last), margin=settings.skip_margin)
 
 

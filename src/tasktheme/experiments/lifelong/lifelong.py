@@ -73,8 +73,8 @@ def run_lifelong(
     tasks = suitable_tasks(split.test, learner_settings) if final_tasks is None else final_tasks
     if compiled:
         require_compiler(world.device)
-    tested = Experiment(world, learner, built, folder / "arms", compiled).run(seeds, steps, tasks, progress=progress)
-    names = np.asarray(split.test.class_names)[tested.classes.numpy()]
+    listed = Experiment(world, learner, built, folder / "arms", compiled).run(seeds, steps, tasks, progress=progress)
+    names = np.asarray(split.test.class_names)[listed.classes.numpy()]
     return write_results(folder, tasks, [" ".join(row) for row in names], smoothing=smoothing)
 
 

@@ -56,7 +56,7 @@ class Record:
     state: dict[str, Tensor] = field(default_factory=dict)
 
     @property
-    def tested(self) -> bool:
+    def final_is_whole(self) -> bool:
         """Whether the last test is whole."""
         return 0 < len(self.final) == self.final_count
 

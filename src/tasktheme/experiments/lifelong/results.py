@@ -14,6 +14,7 @@ from tasktheme.errors import ModelFileError
 from tasktheme.experiments.lifelong.comparison import Floats, compare, mean_of, smoothed, tasks_in_common
 from tasktheme.experiments.lifelong.records import Record, all_records
 from tasktheme.files import write_file
+from tasktheme.learners.build import LEARNERS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,11 +30,11 @@ def write_results(folder: Path, tasks: int | str, class_names: Sequence[str], *,
     """
     records = sorted(all_records(folder / "arms"), key=lambda record: (*policy_order(record.arm.policy), record.arm.seed))
     result = summarise(records, smoothing=smoothing)
-    tested = [record for record in records if record.tested and record.final_tasks == tasks]
+    whole = [record for record in records if record.final_is_whole and record.final_tasks == tasks]
     _write_table(folder / "curves.parquet", _curves(records, smoothing))
     _write_table(folder / "picks.parquet", _picks(records))
-    if tested:
-        _write_table(folder / "final.parquet", _final(tested, class_names))
+    if whole:
+        _write_table(folder / "final.parquet", _final(whole, class_names))
     write_file(folder / RESULT, (json.dumps(result, indent=1) + "\n").encode())
     return result
 
@@ -48,24 +49,27 @@ def summarise(records: Sequence[Record], *, smoothing: float) -> dict[str, Any]:
     final: dict[Any, dict[str, dict[int, Floats]]] = {}  # of policies that can be compared: after so many steps, on these tasks
     for policy, own in by_policy.items():
         test = (own[0].step, own[0].final_tasks)
-        tested = {record.arm.seed: record.final for record in own if record.tested and (record.step, record.final_tasks) == test}
+        accuracies = {
+            record.arm.seed: record.final for record in own if record.final_is_whole and (record.step, record.final_tasks) == test
+        }
         policies[policy] = {
             "steps": [record.step for record in own],
             "seeds": [record.arm.seed for record in own],
             "stopped": [record.stopped for record in own],
             "skipped": [int((~record.learned).sum()) for record in own],
-            "milliseconds per step": [1000 * record.seconds / max(1, record.step) for record in own],
+            "milliseconds_per_step": [1000 * record.seconds / max(1, record.step) for record in own],
             "curve": _curve(own, smoothing),
             "about": own[0].identity["policy"],
         }
-        if tested:
-            values = np.stack(list(tested.values()))
-            policies[policy]["final"] = mean_of(values).as_dict() | {"steps": own[0].step, "tasks": values.shape[1]}
-            final.setdefault(test, {})[policy] = tested
+        if accuracies:
+            values = np.stack(list(accuracies.values()))
+            about = {"seeds": list(accuracies), "steps": own[0].step, "tasks": values.shape[1]}
+            policies[policy]["final"] = mean_of(values).as_dict() | about
+            final.setdefault(test, {})[policy] = accuracies
     learned = {name: {record.arm.seed: record.picked[record.learned] for record in own} for name, own in by_policy.items()}
     pairs = [{"steps": steps, **pair} for (steps, _), same in final.items() for pair in compare(same)]
     for pair in pairs:
-        pair["tasks_in_common"] = tasks_in_common(learned[pair["first"]], learned[pair["second"]], pair["paired_seeds"])
+        pair["tasks_in_common"] = tasks_in_common(learned[pair["first"]], learned[pair["second"]], pair["seeds"])
     return {
         "experiment": "lifelong",
         "learner": identity["learner"],
@@ -73,27 +77,30 @@ def summarise(records: Sequence[Record], *, smoothing: float) -> dict[str, Any]:
         "data": identity["data"][0]["data"],
         "settings": identity["settings"],
         "smoothing": smoothing,
-        "final tasks": max((len(record.final) for record in records if record.tested), default=0),
+        "final_tasks": max((len(record.final) for record in records if record.final_is_whole), default=0),
         "policies": policies,
         "comparisons": pairs,
     }
 
 
 def read_results(out: Path) -> list[dict[str, Any]]:
-    """Every experiment in a folder, learners and settings in the paper's order."""
+    """Every experiment in a folder, learners and settings in the paper's order; other learners follow by name."""
     found = []
     for path in out.glob(f"*/{RESULT}"):
         try:
             found.append(json.loads(path.read_text()))
         except ValueError as error:
             raise ModelFileError(f"{str(path)!r} is damaged: {error}") from error
-    order = ("maml", "protonet", "abml")
-    return sorted(found, key=lambda result: (order.index(result["learner"]), result["setting"]))
+    return sorted(found, key=lambda result: (*_placed(result["learner"], list(LEARNERS)), result["setting"]))
 
 
 def policy_order(policy: str) -> tuple[int, str]:
     """A key that sorts policies as the paper does."""
-    return (ORDER.index(policy) if policy in ORDER else len(ORDER)), policy
+    return _placed(policy, ORDER)
+
+
+def _placed(name: str, order: Sequence[str]) -> tuple[int, str]:
+    return (order.index(name) if name in order else len(order)), name
 
 
 def _curve(records: Sequence[Record], smoothing: float) -> dict[str, Any]:

@@ -129,7 +129,7 @@ class _Training:
         self, experiment: Experiment, records: Sequence[Record], until: int, advance: Advance, stopping: Stopping
     ) -> None:
         self.records, self.until, self._experiment = sorted(records, key=lambda record: record.arm), until, experiment
-        self._advance, self._stopping, self._described = advance, stopping, 0
+        self._advance, self._stopping, self._described_count = advance, stopping, 0
         self.world = world = experiment.world
         self._validation = world.validation() if world.learner.patience else None  # first, as data may have none
         policies = {name: policy for name, (policy, _) in experiment.policies.items()}
@@ -137,7 +137,7 @@ class _Training:
         begun, listed = self.records[0].step > 0, [record.arm for record in self.records]
         kept = self._kept() if begun else None
         self.arms = SideBySide(
-            world, listed, policies, experiment.learner, until, programs, kept=kept, described=self._tell_described
+            world, listed, policies, experiment.learner, until, programs, kept=kept, on_described=self._tell_described
         )
         self._saved = self.records[0].step  # where the arms' files are
         if begun:
@@ -146,8 +146,8 @@ class _Training:
 
     def _tell_described(self, tasks: int) -> None:
         """The first pools may take long to describe: show that they are, and end between two parts where that is asked for."""
-        self._described += tasks
-        self._advance(0, f"tasks of the first pools described: {self._described:,}")
+        self._described_count += tasks
+        self._advance(0, f"tasks of the first pools described: {self._described_count:,}")
         if self._stopping():
             raise Interrupted("the lifelong experiment was interrupted before its first step")
 
@@ -268,7 +268,7 @@ class _Training:
         """Write every arm's file."""
         arms = self.arms
         whole = {f"weights.{name}": value.data for name, value in arms.learner.named_parameters()}
-        whole |= {f"{_tested(self.world)}.{name}": value.data for name, value in arms.tested.named_parameters()}
+        whole |= {f"{_tested_key(self.world)}.{name}": value.data for name, value in arms.tested.named_parameters()}
         whole |= {f"adam.{name}": value for name, value in arms.optimiser.tensors().items()} | {"numbers": arms.numbers}
         for row, record in enumerate(self.records):
             record.state |= {name: value[row] for name, value in whole.items()}
@@ -300,7 +300,7 @@ class _Training:
         for name, value in arms.learner.named_parameters():
             put(value.data, f"weights.{name}", self.records)
         for name, value in arms.tested.named_parameters():
-            put(value.data, f"{_tested(self.world)}.{name}", self.records)
+            put(value.data, f"{_tested_key(self.world)}.{name}", self.records)
         put(arms.numbers, "numbers", self.records)
         for section in arms.sections:
             own = self.records[section.rows]
@@ -317,8 +317,8 @@ class _Training:
         arms.step = step
 
 
-def _tested(world: World) -> str:
-    """What is tested, in an arm's file: the running means of the weights, or the weights themselves."""
+def _tested_key(world: World) -> str:
+    """What is tested, by its name in an arm's file: the running means of the weights, or the weights themselves."""
     return "means" if world.settings.average else "weights"
 
 
@@ -328,7 +328,7 @@ def _test_group(
     """The last test from where it stands to before task ``until``, with the weights that did best where they were validated."""
     learner = new_learners(experiment.world, [record.arm for record in records], experiment.learner)
     for name, value in learner.named_parameters():
-        kept = [record.state.get(f"best.{name}", record.state[f"{_tested(experiment.world)}.{name}"]) for record in records]
+        kept = [record.state.get(f"best.{name}", record.state[f"{_tested_key(experiment.world)}.{name}"]) for record in records]
         value.data.copy_(torch.stack(kept))
     saved = time.monotonic()
     on_gpu = experiment.world.device.type == "cuda"

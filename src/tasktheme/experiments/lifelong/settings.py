@@ -43,7 +43,8 @@ class LifelongSettings(CheckedSettings):
         super().__post_init__()
         for name in ("pool", "evaluate_every", "test_tasks"):
             self._require(name, getattr(self, name) >= 1, "at least 1")
-        self._require("average", self.average >= 0, "at least 0")
+        for name in ("average", "skip_margin"):
+            self._require(name, getattr(self, name) >= 0, "at least 0")
         self._require("test_seed", 0 <= self.test_seed < 2**32, "at least 0 and below 2^32")
 
 
@@ -51,12 +52,18 @@ def lifelong_learner(name: str, changes: Mapping[str, Any]) -> LearnerSettings:
     """The learner's settings in this experiment, changed by ``changes``."""
     kind = find_learner(name)
     settings = kind.Settings().changed({"batch_tasks": 1, "anneal": False} | dict(changes))
-    if settings.training_ways != settings.ways:  # a pool's tasks are like those of the test
+    if settings.training_ways != settings.ways:
+        if "train_ways" in changes:
+            raise SettingsError("a lifelong learner's tasks are like those of its test: set ways, and leave train_ways alone")
         settings = settings.changed({"train_ways": settings.ways})
     if settings.batch_tasks != 1:
         raise SettingsError("a lifelong learner takes one task at a time: leave batch_tasks at 1")
     if settings.anneal:
         raise SettingsError("a lifelong learner's step size does not fall, as no end is known: leave anneal off")
+    if settings.augment:
+        raise SettingsError(
+            "a pool's tasks are the images as they are, of which policies and learner see the same: leave augment off"
+        )
     if settings.seed:
         raise SettingsError("each arm has a seed of its own: say how many, and leave the setting 'seed' alone")
     return settings

@@ -22,9 +22,9 @@ from tasktheme.selection.base import Policy, Pool, Tasks
 
 _SEED_SHIFT = 32  # bits of a task's number that count tasks; those above are the seed
 _POINTS_AT_ONCE = {"cpu": 1 << 12, "cuda": 1 << 14}  # images held together for policies that describe tasks by them
+_LOOKED_AT = {"support", "query"}  # parts of a task that are images
 
-
-Described = Callable[[int], None]
+OnDescribed = Callable[[int], None]
 
 
 class World:
@@ -79,28 +79,36 @@ class World:
         return support, query
 
     def describe(
-        self, policy: Policy, seed: int, first: int, count: int, described: Described = lambda tasks: None
+        self, policy: Policy, seed: int, first: int, count: int, on_described: OnDescribed = lambda tasks: None
     ) -> Float[Tensor, "count d"]:
-        """What a policy keeps of some tasks of a seed; ``described`` is called with the number of each part that is done."""
-        numbers = self.numbers(seed, first, count)
+        """What a policy keeps of some tasks of a seed; ``on_described`` is called with the number of each part that is done."""
+        whole = Tasks(self.numbers(seed, first, count))
         if "gamma" in policy.needs:
-            key = (seed, first, count)
-            if key not in self._gamma:  # the next policy asks for the same tasks, then nobody does
-                self._gamma = {kept: value for kept, value in self._gamma.items() if kept[1:] == key[1:]}
-                self._gamma[key] = self._infer(self.split.train, self.sampler, numbers)
-                described(count)
-            return policy.describe(Tasks(numbers, gamma=self._gamma[key]))
-        if policy.sees_learner:  # and so looks at the points at each pick
-            return policy.describe(Tasks(numbers))
+            whole = replace(whole, gamma=self._gamma_of_stretch(seed, first, count, on_described))
+        if policy.sees_learner or not _LOOKED_AT & set(policy.needs):  # who sees the learner looks at images at each pick
+            return policy.describe(whole)
         found = []
-        for part in numbers.split(self._tasks_at_once()):
-            found.append(policy.describe(Tasks(part, *self.draw(part))))
-            described(len(part))
+        for rows in torch.arange(count, device=self.device).split(self._tasks_at_once()):
+            support, query = self.draw(whole.numbers[rows])
+            found.append(policy.describe(replace(whole[rows], support=support, query=query)))
+            on_described(len(rows))
         return torch.cat(found)
+
+    def _gamma_of_stretch(self, seed: int, first: int, count: int, on_described: OnDescribed) -> Float[Tensor, "count K"]:
+        """Gamma of some tasks of a seed; kept, with those of other seeds, until other tasks of the streams are asked for.
+
+        Policies come one after another, each with all its seeds: they ask for the same stretch of all streams, then for the next.
+        """
+        key = (seed, first, count)
+        if key not in self._gamma:
+            self._gamma = {kept: value for kept, value in self._gamma.items() if kept[1:] == key[1:]}
+            self._gamma[key] = self._infer(self.split.train, self.sampler, self.numbers(seed, first, count))
+            on_described(count)
+        return self._gamma[key]
 
     def tasks(self, policy: Policy, numbers: Int64[Tensor, " T"]) -> Tasks:
         """Tasks with all their points, where a policy looks at any: every policy knows the same of a task."""
-        return UndrawnTasks(numbers, world=self) if {"support", "query"} & set(policy.needs) else Tasks(numbers)
+        return UndrawnTasks(numbers, world=self) if _LOOKED_AT & set(policy.needs) else Tasks(numbers)
 
     def targets(self, policy: Policy) -> Pool | None:
         """The test tasks as a policy sees them, in transduction."""
