@@ -26,9 +26,11 @@ function render() {
   }
 }
 
+let routed = "find"; // the view of the last route
 function route() {
-  const before = state.view;
+  const before = routed;
   Object.assign(state, readAddress());
+  routed = state.view;
   if (state.view === "task") chooseNear(state.task);
   if (state.view === "theme") setColour("share");
   else if (state.colour === "share" && before === "theme") setColour(state.usual);
@@ -98,6 +100,7 @@ function repaint() {
 
 function onKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || document.getElementById("keys").open) return;
+  Object.assign(state, readAddress()); // a key that is held down may come before the address of the last one was routed
   const typing = event.target === field;
   if (event.key === "Escape") {
     if (state.query || state.group !== null || state.filterTheme !== null) clearSearch();
