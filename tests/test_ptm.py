@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 import tasktheme as tt
 from oracles.small import SMALL, small_images, small_vectors
@@ -471,3 +472,17 @@ def test_refit_refuses_what_it_cannot_change(model: tt.PTM, data: tt.Dataset) ->
         model.refit(small_vectors())
     with pytest.raises(NotFittedError):
         tt.PTM().refit(data)
+
+
+def test_log_likelihoods_are_those_of_the_themes_mixture() -> None:
+    rng = np.random.default_rng(0)
+    tasks = [rng.normal(size=(size, 3)) for size in (4, 9, 1)]
+    model = tt.PTM(2, device="cpu").fit(tasks * 5, tasks=20, progress=False)
+    whitening = model.themes.whitening.double().numpy()
+    covariance = [np.linalg.inv(factor.T @ factor) for factor in whitening]
+    for x, found in zip(tasks, model.embed(tasks).log_likelihood, strict=True):
+        density = sum(
+            share * stats.multivariate_normal(mu, Sigma).pdf(x)
+            for share, mu, Sigma in zip(model.themes.share.numpy(), model.themes.mu.numpy(), covariance, strict=True)
+        )
+        assert found == pytest.approx(np.log(density).mean(), rel=1e-3)

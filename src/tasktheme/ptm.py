@@ -183,19 +183,21 @@ class PTM:
         fitted = self._require_fitted()
         source = as_tasks(tasks)
         gamma = np.zeros((count_tasks(source), len(fitted.themes.alpha)))
-        converged = np.zeros(len(gamma), dtype=np.bool_)
+        converged, explained = np.zeros(len(gamma), dtype=np.bool_), np.zeros(len(gamma))
         for which, embedded in embedded_batches(fitted.networks, source, self.device, progress=progress, points=points):
-            posterior = self._posterior(fitted, embedded)
+            log_likelihood = _log_likelihood(fitted.themes, embedded)
+            posterior = self._posterior(fitted, log_likelihood, embedded.mask)
             gamma[which] = posterior.gamma.double().cpu().numpy()
             converged[which] = posterior.converged.cpu().numpy()
-        gamma, converged = distributed.filled(gamma), distributed.filled(converged)
+            explained[which] = _explained(fitted.themes, log_likelihood, embedded.mask).double().cpu().numpy()
+        gamma, converged, explained = distributed.filled(gamma), distributed.filled(converged), distributed.filled(explained)
         if isinstance(source, Episodes):
             sizes = source.batch.mask.sum(dim=1).numpy()
             columns = {"group": source.groups(), "classes": [" ".join(names) for names in source.class_names()]}
         else:
             sizes, columns = source.counts, {"name": list(source.class_names)}
         prior = fitted.themes.alpha.double().cpu().numpy()
-        return TaskSet(gamma, sizes, converged, columns, fitted.fingerprint, prior)
+        return TaskSet(gamma, sizes, converged, columns, fitted.fingerprint, prior, explained)
 
     def embed_stream(self, tasks: EpisodeStream, *, progress: bool = False) -> Iterator[TaskSet]:
         """What :meth:`embed` gives, some thousands of tasks at a time and in order, in memory that does not grow with them.
@@ -337,11 +339,11 @@ class PTM:
         [(_, batch)] = whole_tasks(dataset, points=len(dataset))
         return embed_batch(networks.encoder, dataset.tensor.to(self.device), batch.to(self.device))
 
-    def _posterior(self, fitted: Fitted, embedded: EmbeddedTasks) -> TaskPosterior:
+    def _posterior(self, fitted: Fitted, log_likelihood: Tensor, mask: Tensor) -> TaskPosterior:
         return e_step(
-            _log_likelihood(fitted.themes, embedded),
+            log_likelihood,
             fitted.themes.alpha,
-            embedded.mask,
+            mask,
             iterations=self.settings.embed_iterations,
             tolerance=self.settings.embed_tolerance,
         )
@@ -357,6 +359,13 @@ def _log_likelihood(themes: Themes, embedded: EmbeddedTasks) -> Tensor:
     points = max(1, _NUMBERS_AT_ONCE // themes.mu.numel())
     pieces = zip(embedded.m.flatten(0, 1).split(points), embedded.s.flatten(0, 1).split(points), strict=True)
     return torch.cat([themes.expected_log_likelihood(m, s) for m, s in pieces]).unflatten(0, embedded.mask.shape)
+
+
+def _explained(themes: Themes, log_likelihood: Tensor, mask: Tensor) -> Tensor:
+    """(T,) the mean log-likelihood of each task's data points under the mixture of all themes by their shares."""
+    share = (themes.share / themes.share.sum()).clamp_min(torch.finfo(themes.share.dtype).tiny)
+    each = torch.logsumexp(log_likelihood + share.log(), dim=-1)
+    return torch.where(mask, each, torch.zeros_like(each)).sum(dim=-1) / mask.sum(dim=-1)
 
 
 def _numpy(tensor: Tensor) -> npt.NDArray[np.float32]:

@@ -143,6 +143,10 @@ def novelty(
 
     A task much larger than all known is far from them whatever it is made of: bring all to one size with `--resized`.
 
+    Distances compare mixtures of themes. What is of no theme at all may have the mixture of a known task: its misfit tells, by
+    how many nats for each data point the themes explain it worse than any of KNOWN. A few nats say little where the model was
+    fitted to KNOWN; tens say another kind.
+
     Examples: `tasktheme novelty known.parquet new.parquet`, `tasktheme novelty known.parquet new.parquet --resized 20`
     """
     import numpy as np
@@ -158,6 +162,7 @@ def novelty(
         "task": number,
         **labels(asked.columns, number),
         "percentile": found.percentile,
+        **({} if found.misfit is None else {"misfit": found.misfit}),
         "distance": found.distances,
         "nearest": found.indices,
         **labels(reference.columns, found.indices, prefix="nearest_"),

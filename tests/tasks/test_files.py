@@ -23,7 +23,8 @@ def make(count: int = 30, themes: int = 4) -> tt.TaskSet:
     generator = np.random.default_rng(0)
     gamma = generator.gamma(2.0, 3.0, size=(count, themes)) + 0.1
     columns = {"name": [f"task {i}" for i in range(count)], "level": list(range(count))}
-    return tt.TaskSet(gamma, generator.integers(1, 50, count), generator.random(count) < 0.5, columns, "m", np.full(themes, 0.1))
+    sizes, converged = generator.integers(1, 50, count), generator.random(count) < 0.5
+    return tt.TaskSet(gamma, sizes, converged, columns, "m", np.full(themes, 0.1), generator.normal(size=count))
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -39,13 +40,16 @@ def test_a_file_brings_back_the_same(tmp_path: Path, ending: str, count: int) ->
     assert loaded.fingerprint == "m"
     assert loaded.prior is not None
     np.testing.assert_array_equal(loaded.prior, np.full(4, 0.1))
+    np.testing.assert_array_equal(loaded.log_likelihood, tasks.log_likelihood)
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_a_file_without_a_prior_is_read(tmp_path: Path, ending: str) -> None:
+def test_a_file_without_a_prior_or_likelihoods_is_read(tmp_path: Path, ending: str) -> None:
     tasks = tt.TaskSet(make().concentration, make().sizes, make().converged, {}, "old")
     tasks.save(tmp_path / f"t.{ending}")
-    assert tt.TaskSet.load(tmp_path / f"t.{ending}").prior is None
+    loaded = tt.TaskSet.load(tmp_path / f"t.{ending}")
+    assert loaded.prior is None
+    assert loaded.log_likelihood is None
 
 
 def test_lists_and_absent_texts_are_kept_by_parquet_and_written_plainly_elsewhere(tmp_path: Path) -> None:

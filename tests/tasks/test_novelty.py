@@ -54,6 +54,35 @@ def test_a_sample_of_the_known_stands_for_all() -> None:
     assert (all_of_them != some).any()
 
 
+def test_what_is_of_no_theme_misfits_whatever_its_mixture() -> None:
+    rng = np.random.default_rng(0)
+    centres = 8.0 * rng.normal(size=(6, 5))
+
+    def draw(kinds: np.ndarray, count: int) -> list[np.ndarray]:
+        """Tasks of 10 to 40 points of two kinds each."""
+        return [
+            kinds[rng.choice(len(kinds), 2, replace=False)][rng.integers(2, size=size)] + rng.normal(size=(size, 5))
+            for size in rng.integers(10, 40, size=count)
+        ]
+
+    model = tt.PTM(4, device="cpu", seed=0).fit(draw(centres[:4], 60), tasks=200, progress=False)
+    known, familiar, new = (model.embed(draw(*which)) for which in ((centres[:4], 80), (centres[:4], 40), (centres[4:], 20)))
+    spread, found = familiar.novelty(known).misfit, new.novelty(known).misfit
+    assert spread is not None
+    assert found is not None
+    assert known.log_likelihood is not None
+    assert new.log_likelihood is not None
+    assert spread.max() < 3.0
+    assert found.min() > 10.0
+    np.testing.assert_allclose(found, known.log_likelihood.min() - new.log_likelihood)
+    assert known.novelty(known).misfit == pytest.approx(0.0)
+
+
+def test_where_a_likelihood_is_missing_there_is_no_misfit() -> None:
+    known = make(KNOWN, 5, 0)
+    assert known.novelty(known).misfit is None
+
+
 def test_bad_input_is_refused() -> None:
     known = make(KNOWN, 5, 0)
     with pytest.raises(DataError, match="at least two known tasks"):

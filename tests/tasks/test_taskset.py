@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -82,6 +84,19 @@ def test_concatenate_undoes_slicing_and_fills_columns_that_are_missing() -> None
         tt.TaskSet.concatenate([tasks, make(fingerprint="other")])
     with pytest.raises(DataError, match="nothing to concatenate"):
         tt.TaskSet.concatenate([])
+
+
+def test_log_likelihoods_go_with_their_tasks() -> None:
+    tasks = dataclasses.replace(make(), log_likelihood=np.arange(float(len(make()))))
+    assert tasks[[3, 1]].log_likelihood == pytest.approx([3.0, 1.0])
+    again = tt.TaskSet.concatenate([tasks[:7], tasks[7:]])
+    np.testing.assert_array_equal(again.log_likelihood, tasks.log_likelihood)
+    assert tt.TaskSet.concatenate([tasks, make()]).log_likelihood is None
+    np.testing.assert_array_equal(tasks.resized(10).log_likelihood, tasks.log_likelihood)
+    with pytest.raises(DataError, match="finite"):
+        dataclasses.replace(make(), log_likelihood=np.full(len(make()), np.nan))
+    with pytest.raises(DataError, match="expected"):
+        dataclasses.replace(make(), log_likelihood=np.zeros(1))
 
 
 @pytest.mark.parametrize("block", [1, 7, 1 << 22])

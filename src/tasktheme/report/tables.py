@@ -89,13 +89,20 @@ def nearest_table(query: TaskSet, known: TaskSet, found: Nearest, *, most: int =
 
 
 def novelty_table(query: TaskSet, known: TaskSet, found: Novelty, *, most: int = 40) -> Table:
-    """How unlike the known tasks each query task is, the most unlike first."""
-    table = _table("task", "percentile", "KL to the nearest", "nearest known task", right=("percentile", "KL to the nearest"))
+    """How unlike the known tasks each query task is: those first that themes explain worse than all known, then the farthest."""
+    numbers = ("percentile", "misfit", "KL to the nearest")
+    table = _table("task", *numbers, "nearest known task", right=numbers)
     names, known_names = task_names(query), task_names(known)
-    for i in np.argsort(-found.distances, kind="stable")[:most]:
-        table.add_row(names[i], f"{found.percentile[i]:.1f}", f"{found.distances[i]:.2f}", known_names[found.indices[i]])
+    misfit = np.zeros(len(query)) if found.misfit is None else found.misfit
+    for i in np.lexsort((-found.distances, -misfit))[:most]:
+        unlike = "" if found.misfit is None else f"{misfit[i]:.1f}"
+        nearest = known_names[found.indices[i]]
+        table.add_row(names[i], f"{found.percentile[i]:.1f}", unlike, f"{found.distances[i]:.2f}", nearest)
     shown = f"the {most} most unlike of {len(query):,} tasks; " if len(query) > most else ""
-    table.caption = f"{shown}percentile of the distances that are usual among the {len(known):,} known"
+    table.caption = (
+        f"{shown}percentile of the distances that are usual among the {len(known):,} known; "
+        "misfit: how much worse the themes explain a task than any of these, in nats for each data point"
+    )
     return table
 
 

@@ -79,9 +79,14 @@ def csv_bytes(table: pa.Table, *, names: bool = True) -> bytes:
 
 
 def task_table(tasks: TaskSet) -> pa.Table:
-    """Tasks as a flat table: their own columns, size, converged, and gamma_0, gamma_1, ... for the themes."""
+    """Tasks as a flat table: their own columns, size, converged, log_likelihood, and gamma_0, gamma_1, ... for the themes."""
     gamma = {f"gamma_{k}": tasks.concentration[:, k] for k in range(tasks.concentration.shape[1])}
-    return make_table({**tasks.columns, "size": tasks.sizes, "converged": tasks.converged, **gamma})
+    return make_table({**_but_gamma(tasks), **gamma})
+
+
+def _but_gamma(tasks: TaskSet) -> dict[str, Any]:
+    likelihood = {} if tasks.log_likelihood is None else {"log_likelihood": tasks.log_likelihood}
+    return {**tasks.columns, "size": tasks.sizes, "converged": tasks.converged, **likelihood}
 
 
 def write_tasks(tasks: TaskSet, path: Path) -> None:
@@ -126,7 +131,7 @@ def _parquet_table(tasks: TaskSet, count: int) -> pa.Table:
     """Tasks as a Parquet file has them: gamma as one column of lists, and what is known of the model beside the table."""
     import pyarrow as pa
 
-    own = make_table({**tasks.columns, "size": tasks.sizes, "converged": tasks.converged})
+    own = make_table(_but_gamma(tasks))
     flat = pa.array(tasks.concentration.reshape(-1))
     nested = pa.FixedSizeListArray.from_arrays(flat, tasks.concentration.shape[1])
     return own.append_column("concentration", nested).replace_schema_metadata({_ABOUT: _about(tasks, count)})
@@ -178,6 +183,7 @@ def parse_tasks(content: bytes, name: str) -> dict[str, Any]:
             raise ModelFileError(
                 f"{name!r} was written with {written} tasks and has {count} now: rows are missing or added; {_PART}"
             )
+        likelihood = columns.pop("log_likelihood", None)
         return {
             "concentration": np.ascontiguousarray(columns.pop("concentration"), dtype=np.float64),
             "sizes": _of_kind(columns.pop("size"), "iu").astype(np.int64),
@@ -185,6 +191,7 @@ def parse_tasks(content: bytes, name: str) -> dict[str, Any]:
             "columns": columns,
             "fingerprint": str(about["fingerprint"]),
             "prior": None if prior is None else np.asarray(prior, dtype=np.float64),
+            "log_likelihood": None if likelihood is None else _of_kind(likelihood, "fiu"),
         }
     except ModelFileError:
         raise
@@ -250,7 +257,7 @@ def _flat(table: pa.Table) -> dict[str, Any]:
 
 
 def _is_own(name: str) -> bool:
-    return name in ("size", "converged") or name.startswith("gamma_")
+    return name in ("size", "converged", "log_likelihood") or name.startswith("gamma_")
 
 
 def _numpy(table: pa.Table, name: str) -> np.ndarray[Any, Any]:

@@ -19,11 +19,14 @@ class Novelty:
             one to its nearest: 99 is as far out as the most unusual hundredth of the known.
         distances: KL to the nearest known task.
         indices: which that is.
+        misfit: how much worse the themes explain a task than any of the known (``log_likelihood``), in nats for each data point,
+            0 where they do not; None where that is not known of both.
     """
 
     percentile: Floats
     distances: Floats
     indices: npt.NDArray[np.int64]
+    misfit: Floats | None = None
 
 
 def percentile_of(distances: Floats, usual: Floats) -> Floats:

@@ -32,10 +32,11 @@ _SMALLEST, _LARGEST = 1e-12, 1e15  # of gamma: beyond, digamma and its products 
 _KINDS = {
     "concentration": (np.float64, "fiu"),
     "prior": (np.float64, "fiu"),
+    "log_likelihood": (np.float64, "fiu"),
     "sizes": (np.int64, "iu"),
     "converged": (np.bool_, "b"),
 }
-_OWN_COLUMNS = ("concentration", "size", "converged", "tasktheme")
+_OWN_COLUMNS = ("concentration", "size", "converged", "log_likelihood", "tasktheme")
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +50,8 @@ class TaskSet:
         columns: anything else known of the tasks (name, group, classes, ...), a value for each.
         fingerprint: of the model that embedded them; tasks of different models are not compared.
         prior: alpha, (K,): what gamma would be for a task without data points; None where it is not known.
+        log_likelihood: (T,) how well the themes explain a task's data points, whatever its mixture: the mean of their
+            log-likelihoods, in nats; None where it is not known.
     """
 
     concentration: Floats
@@ -57,9 +60,10 @@ class TaskSet:
     columns: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     fingerprint: str = ""
     prior: Floats | None = None
+    log_likelihood: Floats | None = None
 
     def __post_init__(self) -> None:
-        for name in ("concentration", "sizes", "converged", "prior"):
+        for name in _KINDS:
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, _array(name, getattr(self, name)))
         if self.concentration.ndim != 2 or self.concentration.shape[1] < 1:
@@ -69,7 +73,9 @@ class TaskSet:
                 raise DataError(f"{what} must be above 0 and finite throughout, from {_SMALLEST:g} to {_LARGEST:g}")
         if self.sizes.ndim == 1 and (self.sizes < 0).any():
             raise DataError("sizes, the data points of each task, must be at least 0")
-        for array in ("concentration", "sizes", "converged", "prior"):
+        if self.log_likelihood is not None and not np.isfinite(self.log_likelihood).all():
+            raise DataError("log_likelihood must be finite throughout")
+        for array in _KINDS:
             if (own := getattr(self, array)) is None:
                 continue
             wanted = self.concentration.shape[1] if array == "prior" else len(self)
@@ -98,22 +104,28 @@ class TaskSet:
             concentration=self.concentration[rows],
             sizes=self.sizes[rows],
             converged=self.converged[rows],
+            log_likelihood=None if self.log_likelihood is None else self.log_likelihood[rows],
             columns={name: [values[i] for i in rows] for name, values in self.columns.items()},
         )
 
     @classmethod
     def concatenate(cls, parts: Sequence[TaskSet]) -> TaskSet:
-        """All tasks of ``parts``, in order; a column that only some of them have is None in the others."""
+        """All tasks of ``parts``, in order; a column that only some of them have is None in the others.
+
+        Log-likelihoods are kept where all parts have them.
+        """
         if not parts:
             raise DataError("there is nothing to concatenate: give at least one task set")
         for part in parts[1:]:
             parts[0].check_same_model(part)
         names = dict.fromkeys(name for part in parts for name in part.columns)
+        likelihoods = [part.log_likelihood for part in parts if part.log_likelihood is not None]
         return dataclasses.replace(
             parts[0],
             concentration=np.concatenate([part.concentration for part in parts]),
             sizes=np.concatenate([part.sizes for part in parts]),
             converged=np.concatenate([part.converged for part in parts]),
+            log_likelihood=np.concatenate(likelihoods) if len(likelihoods) == len(parts) else None,
             columns={name: [value for part in parts for value in part.columns.get(name, [None] * len(part))] for name in names},
         )
 
@@ -217,6 +229,10 @@ class TaskSet:
 
         A known task's own distance is that to its nearest other known task; of more than ``sample`` known tasks, that many
         stand for all. Sizes matter to KL: bring both sets to one size first (:meth:`resized`) if theirs differ.
+
+        A mixture can only say which themes a task is nearest to. One of a kind that the model has never seen may have the mixture
+        of a known one; its ``misfit`` tells. Where the model was fitted to the known tasks it explains others of their kinds
+        a little worse, by a few nats: other kinds are tens of nats away (docs/results.md).
         """
         self.check_same_model(reference)
         if len(reference) < 2:
@@ -227,10 +243,13 @@ class TaskSet:
         some = np.unique(np.linspace(0, len(reference) - 1, min(sample, len(reference))).round().astype(np.int64))
         itself = reference._index(direction).nearest(reference.concentration[some], k=1, numbers=some)
         usual = itself.distances[:, 0]
-        return Novelty(percentile_of(found.distances[:, 0], usual), found.distances[:, 0], found.indices[:, 0])
+        misfit = None
+        if self.log_likelihood is not None and reference.log_likelihood is not None:
+            misfit = np.maximum(reference.log_likelihood.min() - self.log_likelihood, 0.0)
+        return Novelty(percentile_of(found.distances[:, 0], usual), found.distances[:, 0], found.indices[:, 0], misfit)
 
     def to_arrow(self) -> pa.Table:
-        """A flat pyarrow table: the columns, size, converged, and gamma_0, gamma_1, ... for the themes."""
+        """A flat pyarrow table: the columns, size, converged, log_likelihood, and gamma_0, gamma_1, ... for the themes."""
         return task_table(self)
 
     def to_pandas(self) -> pd.DataFrame:
