@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -10,6 +12,7 @@ from torch.distributions import Dirichlet, kl_divergence
 
 import tasktheme as tt
 from oracles.small import TOLD_APART, small_images
+from tasktheme.errors import DataError
 from tasktheme.experiments import tested as testing
 from tasktheme.experiments.distance_accuracy import distance_accuracy
 from tasktheme.experiments.entropy_accuracy import entropy_accuracy
@@ -24,6 +27,18 @@ def model() -> tt.PTM:
 def after_test() -> testing.Tested:
     learner = tt.MetaLearner("protonet", device="cpu", ways=3, queries=3, filters=4, modules=3, train_ways=3)
     return testing.run_test(learner.fit(small_images(), 4, progress=False), small_images(seed=1), 12, seed=5)
+
+
+def test_accuracies_are_known_by_the_classes_of_their_tasks(after_test: testing.Tested) -> None:
+    """With their groups where there are any; earlier versions wrote the classes alone."""
+    learner, data, found = after_test.learner, after_test.dataset, after_test.accuracies
+    names = [[(data.group_names[data.class_group[c]], data.class_names[c]) for c in row] for row in after_test.classes.tolist()]
+    assert found.columns["classes"] == [" ".join("/".join(pair) for pair in row) for row in names]
+    earlier = {"classes": [" ".join(name for _, name in row) for row in names]}
+    for columns in (found.columns, earlier):
+        assert testing.known_test(learner, data, replace(found, columns=columns)).classes.equal(after_test.classes)
+    with pytest.raises(DataError, match="of other tasks than this data set has"):
+        testing.known_test(learner, data, replace(found, columns={"classes": found.columns["classes"][::-1]}))
 
 
 def mixtures(model: tt.PTM, data: tt.Dataset, drawn: tt.Episodes) -> np.ndarray:

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tasktheme.data.dataset import DataSplit
+from tasktheme.data.task_lists import task_names
 from tasktheme.device import find_device
 from tasktheme.errors import DataError, SettingsError
 from tasktheme.experiments.lifelong.comparison import SMOOTHING
@@ -74,8 +73,7 @@ def run_lifelong(
     if compiled:
         require_compiler(world.device)
     listed = Experiment(world, learner, built, folder / "arms", compiled).run(seeds, steps, tasks, progress=progress)
-    names = np.asarray(split.test.class_names)[listed.classes.numpy()]
-    return write_results(folder, tasks, [" ".join(row) for row in names], smoothing=smoothing)
+    return write_results(folder, tasks, task_names(split.test, listed.classes.tolist()), smoothing=smoothing)
 
 
 def plan_lifelong(
