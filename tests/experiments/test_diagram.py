@@ -16,6 +16,7 @@ from tasktheme.errors import DataError
 from tasktheme.experiments import tested as testing
 from tasktheme.experiments.distance_accuracy import distance_accuracy
 from tasktheme.experiments.entropy_accuracy import entropy_accuracy
+from tasktheme.report.learner_plots import correlation_diagram
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +51,9 @@ def test_entropies_are_those_of_the_tested_tasks(model: tt.PTM, after_test: test
     found = entropy_accuracy(after_test, model)
     gamma = mixtures(model, after_test.dataset, after_test.episodes())
     np.testing.assert_allclose(found.x, [stats.dirichlet(row).entropy() for row in gamma], rtol=1e-5)
+    [(x, accuracy, correlation)] = found.panels  # no more than in the paper: shown once
+    assert (x is found.x, accuracy is found.accuracy, correlation is found.all) == (True, True, True)
+    assert [axes.get_ylabel() for axes in correlation_diagram(found).axes] == ["accuracy on a task"]
     np.testing.assert_array_equal(found.accuracy, after_test.learner.test(after_test.dataset, 12, seed=5).accuracy)
 
 
