@@ -200,7 +200,7 @@ def test_a_saved_model_records_settings_versions_and_seed(model: tt.PTM, tmp_pat
 
 def test_saving_does_not_overwrite_unasked_nor_anything_foreign(model: tt.PTM, tmp_path: Path) -> None:
     model.save(tmp_path / "model")
-    with pytest.raises(OutputError, match="exists already"):
+    with pytest.raises(OutputError, match=r"exists already.*overwrite=True"):
         model.save(tmp_path / "model")
     model.save(tmp_path / "model", overwrite=True)
     assert tt.PTM.load(tmp_path / "model").fingerprint == model.fingerprint
