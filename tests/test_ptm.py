@@ -320,6 +320,8 @@ def test_bad_tasks_are_one_clear_line(model: tt.PTM, data: tt.Dataset) -> None:
         ([data.x[:0]], "task 0: is empty"),
         ([data.x[:2], nan], "task 1: data point 0 holds a NaN"),
         ([wide], "shape (1, 16, 16), got (1, 16, 32)"),
+        ({"ann": wide}, "task 'ann': this model embeds data points of shape (1, 16, 16), got (1, 16, 32)"),
+        ({"ann": wide, "bob": wide, "cy": wide}, "task 'ann' and 2 others: this model embeds"),
         ([data.x[:2], wide], "as in task 0"),
         ([data.x[:2].astype(np.float32)], "must lie in [0, 1]"),
         ([data.x[:2].astype(np.int64)], "uint8 or real numbers"),
