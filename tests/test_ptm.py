@@ -201,7 +201,7 @@ def test_a_saved_model_records_settings_versions_and_seed(model: tt.PTM, tmp_pat
 
 def test_saving_does_not_overwrite_unasked_nor_anything_foreign(model: tt.PTM, tmp_path: Path) -> None:
     model.save(tmp_path / "model")
-    with pytest.raises(OutputError, match="exists already"):
+    with pytest.raises(OutputError, match=r"exists already.*overwrite=True"):
         model.save(tmp_path / "model")
     model.save(tmp_path / "model", overwrite=True)
     assert tt.PTM.load(tmp_path / "model").fingerprint == model.fingerprint
@@ -321,6 +321,8 @@ def test_bad_tasks_are_one_clear_line(model: tt.PTM, data: tt.Dataset) -> None:
         ([data.x[:0]], "task 0: is empty"),
         ([data.x[:2], nan], "task 1: data point 0 holds a NaN"),
         ([wide], "shape (1, 16, 16), got (1, 16, 32)"),
+        ({"ann": wide}, "task 'ann': this model embeds data points of shape (1, 16, 16), got (1, 16, 32)"),
+        ({"ann": wide, "bob": wide, "cy": wide}, "task 'ann' and 2 others: this model embeds"),
         ([data.x[:2], wide], "as in task 0"),
         ([data.x[:2].astype(np.float32)], "must lie in [0, 1]"),
         ([data.x[:2].astype(np.int64)], "uint8 or real numbers"),

@@ -12,7 +12,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from tasktheme import __version__, distributed
-from tasktheme.errors import Interrupted, LostProcess, OutputError, SettingsError, TaskThemeError, TrainingError, out_of_memory
+from tasktheme.errors import Interrupted, LostProcess, SettingsError, TaskThemeError, TrainingError, out_of_memory
 from tasktheme.fit_commands import fit, refit
 from tasktheme.learner_commands import ExperimentName, experiment, meta_test, meta_train
 from tasktheme.lifelong_commands import lifelong
@@ -81,9 +81,9 @@ def demo(
     Example: `tasktheme demo --out demo`
     """
     from tasktheme.demo import run_demo
+    from tasktheme.files import check_free
 
-    if out.exists() and not overwrite:
-        raise OutputError(f"{str(out)!r} exists already; choose another name, or --overwrite")
+    check_free(out, overwrite=overwrite)
     try:
         run_demo(out, seed=seed, device=device.value, progress=not quiet, say=_silent if quiet else print_table)
     except Interrupted as stop:

@@ -17,7 +17,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from tasktheme.errors import ModelFileError, OutputError
-from tasktheme.untrusted import parse_json
+from tasktheme.untrusted import exists, parse_json
 
 
 def write_file(path: Path, content: bytes) -> None:
@@ -73,6 +73,13 @@ def check_writable(folder: Path) -> None:
             pass
     except OSError as error:
         raise OutputError(f"cannot write in {str(folder)!r}: {error.strerror or error}") from error
+
+
+def check_free(path: Path, *, overwrite: bool) -> None:
+    """OutputError where something is at ``path`` that may not be replaced."""
+    if exists(path) and not overwrite:
+        way = "overwrite it (--overwrite, in Python overwrite=True)"
+        raise OutputError(f"{str(path)!r} exists already; choose another name, or {way}")
 
 
 def make_folder(folder: Path) -> None:

@@ -268,7 +268,7 @@ def experiment(
     if not quiet:
         typer.echo(f"accuracy {tested.accuracies!r}")
         if themes is not None:
-            for found in (diagram.few, diagram.all):
+            for _, _, found in diagram.panels:
                 low, high = found.spearman_interval
                 typer.echo(f"{found.tasks:,} tasks: Spearman {found.spearman:.3f} ({low:.3f} to {high:.3f})")
         typer.echo(f"wrote {numbers} and {picture}")

@@ -206,14 +206,13 @@ def remark(line: str) -> None:
 
 def refuse_existing(path: Path, *, overwrite: bool) -> None:
     """OutputError where an output exists and may not be replaced; its folder is made where it is missing."""
-    from tasktheme.files import make_folder
+    from tasktheme.files import check_free, make_folder
 
     try:
         there = path.exists()
     except OSError as error:
         raise OutputError(f"{str(path)!r} cannot be written: {error.strerror}") from error
-    if there and not overwrite:
-        raise OutputError(f"{str(path)!r} exists already; choose another name, or --overwrite")
+    check_free(path, overwrite=overwrite)
     if there and path.is_dir():
         raise OutputError(f"{str(path)!r} is a folder, and no file to write to")
     make_folder(path.absolute().parent)

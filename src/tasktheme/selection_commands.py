@@ -186,9 +186,9 @@ def _draw(
     quiet: bool,
 ) -> tuple[Tasks, Mapping[str, Sequence[Any]]]:
     """Tasks with images, and the classes of each."""
+    from tasktheme.data.task_lists import task_names
     from tasktheme.selection.draw import draw_with_classes
 
     dataset = Source(data, data_dir, None, held_out, allow_damaged=False, quiet=quiet, trained=(learner, model)).part(part)
     tasks, classes = draw_with_classes(dataset, learner, number, seed=seed, model=model)
-    names = [" ".join(dataset.class_names[c] for c in row) for row in classes.tolist()]
-    return tasks, {"name": names}
+    return tasks, {"name": task_names(dataset, classes.tolist())}

@@ -9,7 +9,7 @@ import inspect
 import math
 import reprlib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from numbers import Integral, Real
@@ -21,6 +21,15 @@ from tasktheme.errors import SettingsError
 Precision = Literal["auto", "float32", "bfloat16"]
 Encoder = Literal["auto", "convolutional", "vector", "identity"]
 CHECKPOINT_SECONDS = 20.0  # between two savings of the state of a training
+
+
+def check_known(names: Iterable[str], known: Sequence[str]) -> None:
+    """SettingsError at the first name of a setting that is not known; it suggests the nearest known one."""
+    for name in names:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            raise SettingsError(f"unknown setting {name!r}{hint}")
 
 
 @dataclass(frozen=True)
@@ -39,11 +48,7 @@ class CheckedSettings:
         """A copy with some settings changed; an unknown name is an error that suggests the nearest known one."""
         changes = self._spelt_out(changes)
         known = [field.name for field in dataclasses.fields(self)]
-        for name in changes:
-            if name not in known:
-                close = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-                hint = f"; did you mean {close[0]!r}?" if close else ""
-                raise SettingsError(f"unknown setting {name!r}{hint}")
+        check_known(changes, known)
         return dataclasses.replace(self, **changes)
 
     def _spelt_out(self, changes: Mapping[str, Any]) -> Mapping[str, Any]:

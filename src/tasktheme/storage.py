@@ -18,6 +18,7 @@ from torch import Tensor
 from tasktheme import __version__
 from tasktheme.errors import ModelFileError, OutputError
 from tasktheme.files import (
+    check_free,
     check_writable,
     make_folder,
     pack_tensors,
@@ -52,8 +53,7 @@ def fingerprint(tensors: Mapping[str, Tensor]) -> str:
 def check_output(path: Path, *, overwrite: bool) -> None:
     """Raise at once, before the long work, if ``path`` cannot become a model folder."""
     _put_back(path)
-    if exists(path) and not overwrite:
-        raise OutputError(f"{str(path)!r} exists already; choose another name, or overwrite it")
+    check_free(path, overwrite=overwrite)
     if exists(path) and not _holds_only_a_model(path):
         raise OutputError(f"{str(path)!r} is not a saved model, or holds other files too: it will not be overwritten")
     parent = path.absolute().parent

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasktheme.data.dataset import Dataset
-from tasktheme.data.task_lists import task_table
+from tasktheme.data.task_lists import task_names, task_table
 from tasktheme.errors import DataError, MissingDataError
 
 
@@ -87,6 +87,14 @@ def test_names_numbers_and_tables_are_one(tasks: Any) -> None:
     table = task_table(animals(), tasks)
     assert table.dtype == np.int64
     assert table.tolist() == [[1, 3, -1], [0, 3, 2]]
+
+
+def test_a_task_is_named_by_groups_too_where_there_are_several() -> None:
+    """Two groups may have a class of one name; the names are read as a list of tasks."""
+    assert task_names(animals(), [[1, 3], [0, 2]]) == ["farm/cow pets/dog", "farm/cat pets/cat"]
+    assert task_names(animals(), [[0, 2]], grouped=False) == ["cat cat"]
+    assert task_names(make(3), [[0, 2]]) == ["c000 c002"]
+    assert task_table(animals(), [name.split() for name in task_names(animals(), [[0, 3], [2, 1]])]).tolist() == [[0, 3], [2, 1]]
 
 
 @given(st.lists(st.lists(st.integers(0, 7), min_size=1, max_size=8, unique=True), min_size=1, max_size=6))

@@ -127,7 +127,7 @@ def test_accuracies_survive_a_file(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.accuracy, found.accuracy)
     assert again.columns == found.columns
     assert again.about == found.about
-    with pytest.raises(OutputError, match="exists already"):
+    with pytest.raises(OutputError, match=r"exists already.*overwrite=True"):
         found.save(file)
     with pytest.raises(OutputError, match=r"a\.csv': the ending must be \.parquet"):
         found.save(tmp_path / "a.csv")

@@ -15,6 +15,7 @@ from tasktheme.selection.base import Now, Pool, Tasks
 from tasktheme.selection.build import POLICIES, build_policy
 from tasktheme.selection.diverse import mixture_distances
 from tasktheme.selection.ptm import PTMPolicy
+from tasktheme.selection.select import not_picked
 from tasktheme.selection.worst_case import learner_losses
 
 PRIOR = np.full(4, 1.1)
@@ -81,11 +82,25 @@ def test_what_was_picked_before_is_not_picked_again() -> None:
         tt.select(pool, "diverse", 2, recent=pool[:29])
     with pytest.raises(DataError, match="all tasks of the pool were picked before"):
         tt.select(pool, "diverse", recent=pool)
-    with pytest.raises(DataError, match="from 1 to 0, the size of the pool"):
+    with pytest.raises(DataError, match="the pool is empty"):
         tt.select(pool[:0], "diverse")
     images = Tasks(torch.arange(30), gamma=torch.tensor(pool.concentration))
     first = tt.select(images, "diverse", 15).indices
     assert not set(first) & set(tt.select(images, "diverse", 15, recent=images[torch.from_numpy(first)]).indices)
+
+
+def test_only_what_was_picked_is_left_out_where_tasks_have_the_same_numbers() -> None:
+    """Small tasks often have the very same gamma: names tell them apart, and of copies only as many go as were picked."""
+    few = task_set(4)
+    nameless = few[[0, 0, 1, 1, 2, 3]]
+    pool = nameless.with_columns(name=list("abcdef"), score=[float("nan")] * 6, classes=[("x", "y")] * 6)
+    recent = pool[[1, 2]].with_columns(score=[2.0, 1.0], rank=[1, 2])
+    assert not_picked(pool, recent).tolist() == [True, False, False, True, True, True]
+    assert sorted(tt.select(pool, "diverse", 4, recent=recent).indices) == [0, 3, 4, 5]
+    assert not_picked(nameless, recent).tolist() == [False, True, False, True, True, True]
+    assert not_picked(pool, recent.with_columns(name=["b", "of another pool"])).tolist() == [True, False, True, True, True, True]
+    images = Tasks(torch.arange(6), gamma=torch.tensor(nameless.concentration))
+    assert not_picked(images, images[torch.tensor([1, 2])]).tolist() == [True, False, False, True, True, True]
 
 
 def test_a_policy_that_picks_at_once_does_not_repeat_recent_picks_either() -> None:
@@ -132,10 +147,17 @@ def test_a_task_that_a_policy_never_wants_is_picked_last_and_once(greedy: bool) 
     assert sorted(picks) == list(range(2, 10))
 
 
-@pytest.mark.parametrize("wrong", [np.ones(30), torch.ones(3), torch.full((30,), torch.nan), torch.ones(30, 1)])
+@pytest.mark.parametrize("wrong", [np.ones(30), torch.ones(3), torch.ones(30, 1)])
 def test_a_policy_that_gives_no_scores_is_told(wrong: object) -> None:
     with pytest.raises(DataError, match="'third' must give a tensor of 30 numbers, one for each task"):
         tt.select(task_set(30), Third(wrong))
+
+
+def test_a_policy_whose_scores_are_no_numbers_is_told() -> None:
+    scores = torch.ones(30)
+    scores[[3, 5]] = torch.nan
+    with pytest.raises(DataError, match="'third' must give numbers, but 2 of its 30 scores are NaN"):
+        tt.select(task_set(30), Third(scores))
 
 
 @pytest.mark.parametrize("policy", [Third, lambda pool: pool])

@@ -184,7 +184,7 @@ def test_save_makes_the_folder(tmp_path: Path) -> None:
 def test_save_does_not_overwrite_unasked(tmp_path: Path) -> None:
     file = tmp_path / "tasks.parquet"
     make().save(file)
-    with pytest.raises(OutputError, match="exists already"):
+    with pytest.raises(OutputError, match=r"exists already.*overwrite=True"):
         make().save(file)
     make(count=3).save(file, overwrite=True)
     assert len(tt.TaskSet.load(file)) == 3

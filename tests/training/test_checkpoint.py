@@ -187,6 +187,8 @@ def test_differences_name_settings_with_both_values() -> None:
     theirs, ours = {"policy": {"a": 1, "gone": 2}, "old": 3, "data": [1]}, {"policy": {"a": 1}, "data": [2]}
     assert differences(theirs, ours) == "policy (gone 2 there, None here), old, data"
     assert differences({"sha256": 1, "shape": [1]}, {"sha256": 2, "shape": [2]}) == "data"
+    apart = {"settings": {"rate": 1}, "experiment": {"pool": 2}}, {"settings": {"rate": 3}, "experiment": {"pool": 4}}
+    assert differences(*apart) == "settings (rate 1 there, 3 here, pool 2 there, 4 here)"
     assert not differences(ours, ours)
 
 

@@ -61,6 +61,19 @@ def task_table(dataset: Dataset, tasks: TaskList) -> Table:
     return _check_table(dataset, table)
 
 
+def task_names(dataset: Dataset, classes: Iterable[Sequence[int]], *, grouped: bool = True) -> list[str]:
+    """The classes of each task in one line, as a list of tasks takes them: where there are groups, "group/class".
+
+    Names alone are those of several classes where groups have names in common; without ``grouped`` it is them.
+    """
+    names = _full_names(dataset) if grouped and len(dataset.group_names) > 1 else dataset.class_names
+    return [" ".join(names[number] for number in row) for row in classes]
+
+
+def _full_names(dataset: Dataset) -> list[str]:
+    return [f"{dataset.group_names[group]}/{name}" for name, group in zip(dataset.class_names, dataset.class_group, strict=True)]
+
+
 def _read_lines(file: Path) -> Iterator[tuple[str, list[str]]]:
     """The cells of each line that is not blank, and where it stands."""
     try:
@@ -98,9 +111,9 @@ def _number_rows(dataset: Dataset, rows: Iterable[tuple[str, Any]], *, what: str
 def _known_names(dataset: Dataset) -> dict[str, list[int]]:
     """The classes that each name may mean: its own name, or "group/class"."""
     known: dict[str, list[int]] = {}
-    for number, (label, group) in enumerate(zip(dataset.class_names, dataset.class_group, strict=True)):
-        known.setdefault(label, []).append(number)
-        known.setdefault(f"{dataset.group_names[group]}/{label}", []).append(number)
+    for number, names in enumerate(zip(dataset.class_names, _full_names(dataset), strict=True)):
+        for label in names:
+            known.setdefault(label, []).append(number)
     return known
 
 
@@ -115,8 +128,8 @@ def _number(dataset: Dataset, known: dict[str, list[int]], label: object, place:
     if len(meant) == 1:
         return meant[0]
     if meant:
-        full = [f"{dataset.group_names[dataset.class_group[number]]}/{dataset.class_names[number]}" for number in meant]
-        raise DataError(f"{place}: {label!r} may be {' or '.join(map(repr, full[:3]))}: write which")
+        full = _full_names(dataset)
+        raise DataError(f"{place}: {label!r} may be {' or '.join(repr(full[number]) for number in meant[:3])}: write which")
     nearest = get_close_matches(shorten(label), known, n=1, cutoff=0.0)
     raise DataError(f"{place}: {dataset.name!r} has no class {shorten(label)!r}; the nearest is {nearest[0]!r}")
 

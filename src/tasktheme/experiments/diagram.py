@@ -23,6 +23,14 @@ class Diagram:
     all: Correlation
     about: dict[str, Any]
 
+    @property
+    def panels(self) -> list[tuple[Floats, Floats, Correlation]]:
+        """What is shown, each with its x and accuracy: as many tasks as in the paper and all; these alone if no more."""
+        everything = (self.x, self.accuracy, self.all)
+        if len(self.some) == len(self.x):
+            return [everything]
+        return [(self.x[self.some], self.accuracy[self.some], self.few), everything]
+
     def as_dict(self) -> dict[str, Any]:
         """Everything, ready for JSON."""
         return {

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from tasktheme.data.dataset import Dataset
 from tasktheme.data.episodes import Episodes
+from tasktheme.data.task_lists import task_names
 from tasktheme.errors import DataError
 from tasktheme.learners.meta import MetaLearner
 from tasktheme.learners.settings import LearnerSettings
@@ -60,8 +61,8 @@ def known_test(learner: MetaLearner, dataset: Dataset, accuracies: Accuracies) -
         if about[name] != value:
             raise DataError(f"these accuracies are of another test: {name} is {about[name]}, but {value} here")
     classes = listed_classes(dataset, learner.settings, about["tasks"], seed=seed)
-    names = [" ".join(row) for row in np.asarray(dataset.class_names)[classes.numpy()]]
-    if names != list(accuracies.columns["classes"]):
+    named = (task_names(dataset, classes.tolist(), grouped=grouped) for grouped in (True, False))  # without in earlier files
+    if list(accuracies.columns["classes"]) not in named:
         raise DataError("these accuracies are of other tasks than this data set has")
     return Tested(dataset, learner, classes, accuracies, seed)
 

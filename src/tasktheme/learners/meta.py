@@ -11,6 +11,7 @@ import torch
 
 from tasktheme.data.checks import as_array, check_data
 from tasktheme.data.dataset import Dataset, DataSplit
+from tasktheme.data.task_lists import task_names
 from tasktheme.device import find_device
 from tasktheme.errors import DataError, ModelFileError, NotFittedError, SettingsError, out_of_memory
 from tasktheme.learners.base import Learner, Noise, Points, precision
@@ -105,11 +106,10 @@ class MetaLearner:
             require_compiler(self.device)
         program = WholeStep(adapted_accuracy) if compiled else None
         accuracy = task_accuracies(learner, dataset, classes, seed=seed, progress=progress, compiled=program)
-        names = np.asarray(dataset.class_names)[classes.numpy()]
         groups = torch.as_tensor(dataset.class_group)[classes]
         alike = groups.eq(groups[:, :1]).all(dim=1).tolist()
         columns = {
-            "classes": [" ".join(row) for row in names],
+            "classes": task_names(dataset, classes.tolist()),
             "group": [dataset.group_names[g] if one else "mixed" for g, one in zip(groups[:, 0].tolist(), alike, strict=True)],
         }
         about = {

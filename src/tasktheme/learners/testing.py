@@ -21,7 +21,7 @@ from tasktheme import distributed
 from tasktheme.data.dataset import Dataset
 from tasktheme.data.episodes import Episodes, EpisodeSampler
 from tasktheme.errors import DataError, ModelFileError, OutputError
-from tasktheme.files import make_folder
+from tasktheme.files import check_free, make_folder
 from tasktheme.learners.base import Learner, Noise, Points, precision
 from tasktheme.learners.settings import LearnerSettings
 from tasktheme.learners.tasks import PointSource, all_classes, listed_sampler, make_sampler
@@ -197,8 +197,7 @@ class Accuracies:
 
         target = Path(path)
         check_ending(target, [".parquet"])
-        if target.exists() and not overwrite:
-            raise OutputError(f"{str(target)!r} exists already")
+        check_free(target, overwrite=overwrite)
         make_folder(target.absolute().parent)
         arrays = {"accuracy": pa.array(self.accuracy), **{name: pa.array(list(values)) for name, values in self.columns.items()}}
         about = json.dumps({"format": _FORMAT, "kind": "accuracies", **self.about})

@@ -47,15 +47,16 @@ def accuracy_histogram(accuracies: Accuracies) -> Figure:
 def correlation_diagram(diagram: Diagram) -> Figure:
     """Accuracy against a number of each task: as many tasks as in the paper at the left, all of them at the right.
 
+    Where there are no more than in the paper, one picture shows them all.
     Line and band are mean and one standard deviation of the Bayesian ridge regression.
     """
     figure = new_figure(2.7)
-    left, right = figure.subplots(1, 2, sharey=True)
-    some = np.asarray(diagram.some)
-    _draw(left, diagram.x[some], diagram.accuracy[some], diagram.few)
-    _draw(right, diagram.x, diagram.accuracy, diagram.all)
-    left.set_ylabel("accuracy on a task")
-    left.yaxis.set_major_formatter(_PERCENT)
+    panels = diagram.panels
+    [row] = figure.subplots(1, len(panels), sharey=True, squeeze=False)
+    for axes, (x, accuracy, found) in zip(row, panels, strict=True):
+        _draw(axes, x, accuracy, found)
+    row[0].set_ylabel("accuracy on a task")
+    row[0].yaxis.set_major_formatter(_PERCENT)
     figure.supxlabel(diagram.label, fontsize=8.0)
     return figure
 

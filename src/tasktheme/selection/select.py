@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +20,7 @@ from tasktheme.selection.base import Now, Policy, Pool, Tasks
 from tasktheme.selection.build import build_policy
 from tasktheme.tasks.taskset import TaskSet
 
+RANKED = ("rank", "task", "score", "reason")  # columns that the command gives to picks: they say nothing of which task it is
 _AT_ONCE = 8  # tasks described between two movements of the progress bar
 
 Floats = npt.NDArray[np.float64]
@@ -67,6 +71,7 @@ def select(
         targets: tasks that the learner is to do well on; without them, on any. "random" does not look at them.
         learner: the current meta-learner, for "worst-case" and "predicted"; for "task2vec" its probe, a MAML.
         recent: tasks picked before, latest last, for "diverse"; those of them that are still in the pool are not picked again.
+            A task is known by gamma and the columns that both sets have.
         seed: with ``step``, of everything random.
         step: how many picks came before.
         progress: show a progress bar on standard error while images are looked at.
@@ -88,8 +93,10 @@ def select(
             raise DataError(f"expected a task set (model.embed) or tasks with images (draw_tasks), got {type(part).__name__}")
     if targets is not None and not len(targets):
         raise DataError("there are no target tasks; leave targets out to do well on any task")
+    if not len(pool):
+        raise DataError("the pool is empty: there is no task to pick")
     left = not_picked(pool, recent)
-    if len(left) and not left.any():
+    if not left.any():
         raise DataError("all tasks of the pool were picked before: leave recent out, or take another pool")
     if not isinstance(k, int | np.integer) or not 1 <= k <= left.sum():
         what = "the size of the pool" if recent is None else "the tasks of the pool that were not picked before"
@@ -111,18 +118,36 @@ def select(
 
 
 def not_picked(pool: TaskSet | Tasks, recent: TaskSet | Tasks | None) -> npt.NDArray[np.bool_]:
-    """(T,) False for tasks of a pool that were picked before: those with the very numbers of a recent one."""
-    own, known = (_gamma(part) for part in (pool, recent))
+    """(T,) False for tasks of a pool that were picked before: of those alike in all that both sets know, as many as were picked.
+
+    Gamma alone does not tell small tasks apart: with few data points, many have the very same.
+    """
+    left = np.ones(len(pool), dtype=np.bool_)
+    own, known = (_known(part) for part in (pool, recent))
     if own is None or known is None:
-        return np.ones(len(pool), dtype=np.bool_)
-    picked = {row.tobytes() for row in known}
-    return np.array([row.tobytes() not in picked for row in own], dtype=np.bool_)
+        return left
+    shared = [name for name in own[1] if name in known[1] and name not in RANKED]
+    picked = Counter(_keys(*known, shared))
+    for row, key in enumerate(_keys(*own, shared)):
+        if picked[key]:
+            picked[key] -= 1
+            left[row] = False
+    return left
 
 
-def _gamma(tasks: TaskSet | Tasks | None) -> Floats | None:
+def _known(tasks: TaskSet | Tasks | None) -> tuple[Floats, Mapping[str, Sequence[Any]]] | None:
+    """Gamma, and what else tells tasks apart, by name."""
     if isinstance(tasks, TaskSet):
-        return tasks.concentration
-    return tasks.gamma.double().cpu().numpy() if isinstance(tasks, Tasks) and tasks.gamma is not None else None
+        return tasks.concentration, tasks.columns
+    if isinstance(tasks, Tasks) and tasks.gamma is not None:
+        return tasks.gamma.double().cpu().numpy(), {"number": tasks.numbers.tolist()}
+    return None
+
+
+def _keys(gamma: Floats, columns: Mapping[str, Sequence[Any]], names: Sequence[str]) -> Iterator[tuple[bytes | str, ...]]:
+    """What each task is known by; values as text, in which they are the same before and after a file, NaN and None too."""
+    for row, numbers in enumerate(gamma):
+        yield numbers.tobytes(), *(str(columns[name][row]) for name in names)
 
 
 def _enter(policy: Policy, tasks: Tasks, slow: bool, advance: Advance) -> Pool:
@@ -140,9 +165,11 @@ def _enter(policy: Policy, tasks: Tasks, slow: bool, advance: Advance) -> Pool:
 def _scores(policy: Policy, pool: Pool, targets: Pool | None, now: Now) -> Tensor:
     """What a policy, which may be a user's own, gives for each task."""
     scores: object = policy.scores(pool, targets, now)
-    if not isinstance(scores, Tensor) or scores.shape != (len(pool),) or scores.is_complex() or bool(scores.isnan().any()):
-        name = getattr(policy, "name", type(policy).__name__)
+    name = getattr(policy, "name", type(policy).__name__)
+    if not isinstance(scores, Tensor) or scores.shape != (len(pool),) or scores.is_complex():
         raise DataError(f"the policy {name!r} must give a tensor of {len(pool)} numbers, one for each task of the pool")
+    if count := int(scores.isnan().sum()):
+        raise DataError(f"the policy {name!r} must give numbers, but {count} of its {len(pool)} scores are NaN")
     return scores
 
 

@@ -15,8 +15,8 @@ import numpy.typing as npt
 from scipy.special import betaincinv
 
 from tasktheme import distributed
-from tasktheme.errors import DataError, OutputError
-from tasktheme.files import make_folder
+from tasktheme.errors import DataError
+from tasktheme.files import check_free, make_folder
 from tasktheme.maths import dirichlet
 from tasktheme.tasks import distances
 from tasktheme.tasks.distances import Direction, Floats
@@ -266,8 +266,7 @@ class TaskSet:
         Parquet keeps everything; CSV and NumPy keep numbers and texts: anything else becomes a text, an absent one an empty one.
         """
         target = Path(path)
-        if target.exists() and not overwrite:
-            raise OutputError(f"{str(target)!r} exists already")
+        check_free(target, overwrite=overwrite)
         make_folder(target.absolute().parent)
         write_tasks(self, target)
 

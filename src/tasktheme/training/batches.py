@@ -31,7 +31,12 @@ def check_points(networks: Networks, dataset: Dataset) -> None:
         if len(dataset.point_shape) == len(networks.point_shape) == 3:
             channels, side, _ = networks.point_shape
             hint = f"; image files are brought to it where they are loaded: size={side}, channels={channels}"
-        raise DataError(f"this model embeds data points of shape {networks.point_shape}, got {dataset.point_shape}{hint}")
+        whose = ""
+        if dataset.unlabelled and dataset.class_names != ("0",):  # a single array has no name
+            others = len(dataset.class_names) - 1  # which are of the same shape, or there would be no data set
+            more = f" and {others:,} other{'s' if others > 1 else ''}" if others else ""
+            whose = f"task {dataset.class_names[0]!r}{more}: "
+        raise DataError(f"{whose}this model embeds data points of shape {networks.point_shape}, got {dataset.point_shape}{hint}")
 
 
 def task_batches(tasks: Episodes | Dataset, device: torch.device, *, fewer: int = 1) -> Iterator[tuple[Places, EpisodeBatch]]:

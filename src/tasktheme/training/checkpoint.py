@@ -72,17 +72,17 @@ def resume_training(trainer: Trainer, path: Path) -> None:
 
 def differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
     """What differs between two identities, settings by name with both values; nothing where they are the same."""
-    found = []
+    found: dict[str, list[str]] = {}  # by title, which several keys may share
     for key in {**theirs, **ours}:
         there, here = theirs.get(key), ours.get(key)
+        title = _TITLES.get(key, key)
         if isinstance(there, dict) and isinstance(here, dict):
-            names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
-            values = ", ".join(f"{name} {there.get(name)!r} there, {here.get(name)!r} here" for name in names)
-            if names:
-                found.append(f"{_TITLES.get(key, key)} ({values})")
+            for name in {**there, **here}:
+                if there.get(name) != here.get(name):
+                    found.setdefault(title, []).append(f"{name} {there.get(name)!r} there, {here.get(name)!r} here")
         elif there != here:
-            found.append(_TITLES.get(key, key))
-    return ", ".join(dict.fromkeys(found))
+            found.setdefault(title, [])
+    return ", ".join(f"{title} ({', '.join(values)})" if values else title for title, values in found.items())
 
 
 def optimiser_tensors(optimiser: Optimizer) -> dict[str, Tensor]:

@@ -570,13 +570,17 @@ def test_a_pick_of_unusually_low_loss_is_discarded(split: DataSplit, tmp_path: P
         ({"policies": ("task2vec",)}, SettingsError, "needs a probe"),
         ({"policies": ()}, SettingsError, "needs a policy"),
         ({"smoothing": 1.0}, SettingsError, "smoothing"),
-        ({"changes": {"poool": 3}}, SettingsError, "unknown setting"),
+        ({"changes": {"poool": 3}}, SettingsError, "unknown setting 'poool'; did you mean 'pool'"),
+        ({"changes": {"learning_rat": 3}}, SettingsError, "unknown setting 'learning_rat'; did you mean 'learning_rate'"),
         ({"changes": {"setting": "transduction"}}, SettingsError, "'induction': choose another with --setting"),
         ({"changes": {"batch_tasks": 2}}, SettingsError, "one task at a time"),
         ({"changes": {"anneal": True}}, SettingsError, "does not fall"),
         ({"changes": {"augment": True}}, SettingsError, "leave augment off"),
         ({"changes": {"train_ways": 20}}, SettingsError, "set ways, and leave train_ways alone"),
         ({"changes": {"skip": True, "skip_margin": -5.0}}, SettingsError, "'skip_margin' must be at least 0"),
+        ({"changes": {"skip_margin": 0.5}}, SettingsError, "skip is off: set skip, or leave skip_margin out"),
+        ({"changes": {"validate_every": 5}}, SettingsError, "set patience, or leave validate_every out"),
+        ({"changes": {"validation_tasks": 5}}, SettingsError, "set patience, or leave validation_tasks out"),
         ({"changes": {"seed": 3}}, SettingsError, "seed of its own"),
         ({"changes": TINY | {"patience": 1}, "split": "no val"}, SettingsError, "validation classes"),
     ],
@@ -595,6 +599,10 @@ def test_arms_of_another_experiment_are_not_gone_on_with(split: DataSplit, tmp_p
         run_lifelong(split, tmp_path, **how, changes=TINY | {"learning_rate": 0.1})
     with pytest.raises(ModelFileError, match=r"other settings \(pool 6 there, 7 here\)"):
         run_lifelong(split, tmp_path, **how, changes=TINY | {"pool": 7})
+    with pytest.raises(
+        ModelFileError, match=r"other settings \(learning_rate 0\.001 there, 0\.1 here, pool 6 there, 7 here\): ask"
+    ):
+        run_lifelong(split, tmp_path, **how, changes=TINY | {"learning_rate": 0.1, "pool": 7})
     with pytest.raises(ModelFileError, match=r"random-.*other settings \(pool 6 there, 7 here\)"):  # nor compared with
         run_lifelong(split, tmp_path, **how | {"policies": ("worst-case",)}, changes=TINY | {"pool": 7})
 

@@ -66,6 +66,17 @@ def html(tmp_path_factory: pytest.TempPathFactory, model: tt.PTM, evil: tt.TaskS
     return path.read_text(encoding="utf-8")
 
 
+def test_images_come_from_whatever_the_tasks_were_embedded_from(tmp_path: Path, model: tt.PTM, drawings: tt.Dataset) -> None:
+    arrays = {"ann": drawings.x[:3], "bob": drawings.x[3:8]}
+    pages = []
+    for given in (arrays, list(arrays.values()), tt.Dataset.from_tasks(list(arrays.values()), names=["ann", "bob"])):
+        path = write_explorer(tmp_path / "page.html", model=model, tasks=model.embed(given), origin=given)
+        pages.append(payload_of(path.read_text(encoding="utf-8"))["images"])
+    assert pages[0]["samples"] == pages[1]["samples"] == pages[2]["samples"]
+    with pytest.raises(DataError, match="'drawings' is a labelled data set, not tasks"):
+        write_explorer(tmp_path / "page.html", model=model, tasks=model.embed(arrays), origin=drawings)
+
+
 def test_only_what_the_policy_names_may_run(html: str) -> None:
     read = Reader(html)
     [policy] = [a["content"] for a, _ in read.of("meta") if a.get("http-equiv") == "Content-Security-Policy"]

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from tasktheme.data.dataset import DataSplit
+from tasktheme.data.task_lists import task_names
 from tasktheme.device import find_device
 from tasktheme.errors import DataError, SettingsError
 from tasktheme.experiments.lifelong.comparison import SMOOTHING
@@ -18,11 +17,13 @@ from tasktheme.experiments.lifelong.run import Experiment
 from tasktheme.experiments.lifelong.settings import LifelongSettings, lifelong_learner
 from tasktheme.experiments.lifelong.world import World
 from tasktheme.experiments.tested import suitable_tasks
+from tasktheme.learners.build import find_learner
 from tasktheme.learners.meta import MetaLearner
 from tasktheme.learners.settings import LearnerSettings
 from tasktheme.ptm import PTM
 from tasktheme.selection.base import Policy
 from tasktheme.selection.build import build_policy
+from tasktheme.settings import check_known
 from tasktheme.training.compiler import require_compiler
 
 
@@ -74,8 +75,7 @@ def run_lifelong(
     if compiled:
         require_compiler(world.device)
     listed = Experiment(world, learner, built, folder / "arms", compiled).run(seeds, steps, tasks, progress=progress)
-    names = np.asarray(split.test.class_names)[listed.classes.numpy()]
-    return write_results(folder, tasks, [" ".join(row) for row in names], smoothing=smoothing)
+    return write_results(folder, tasks, task_names(split.test, listed.classes.tolist()), smoothing=smoothing)
 
 
 def plan_lifelong(
@@ -87,8 +87,9 @@ def plan_lifelong(
     changes: Mapping[str, Any] | None = None,
 ) -> tuple[LifelongSettings, LearnerSettings, dict[str, tuple[Policy, dict[str, Any]]]]:
     """What :func:`run_lifelong` is asked for, checked before any data is there: settings of experiment and learner, policies."""
-    own = {field.name for field in dataclasses.fields(LifelongSettings)}
+    own = [field.name for field in dataclasses.fields(LifelongSettings)]
     given = dict(changes or {})
+    check_known(given, [*own, *(field.name for field in dataclasses.fields(find_learner(learner).Settings))])
     if given.setdefault("setting", setting) != setting:
         raise SettingsError(f"the setting of this experiment is {setting!r}: choose another with --setting, not with --set")
     settings = LifelongSettings().changed({name: value for name, value in given.items() if name in own})

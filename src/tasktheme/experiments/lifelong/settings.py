@@ -45,6 +45,8 @@ class LifelongSettings(CheckedSettings):
             self._require(name, getattr(self, name) >= 1, "at least 1")
         for name in ("average", "skip_margin"):
             self._require(name, getattr(self, name) >= 0, "at least 0")
+        if not self.skip and self.skip_margin != type(self).skip_margin:
+            raise SettingsError("skip_margin says what is skipped, but skip is off: set skip, or leave skip_margin out")
         self._require("test_seed", 0 <= self.test_seed < 2**32, "at least 0 and below 2^32")
 
 
@@ -64,6 +66,9 @@ def lifelong_learner(name: str, changes: Mapping[str, Any]) -> LearnerSettings:
         raise SettingsError(
             "a pool's tasks are the images as they are, of which policies and learner see the same: leave augment off"
         )
+    for idle in ("validate_every", "validation_tasks"):
+        if not settings.patience and getattr(settings, idle) != getattr(kind.Settings, idle):
+            raise SettingsError(f"a lifelong learner validates to stop early alone: set patience, or leave {idle} out")
     if settings.seed:
         raise SettingsError("each arm has a seed of its own: say how many, and leave the setting 'seed' alone")
     return settings

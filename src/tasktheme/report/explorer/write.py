@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from tasktheme import __version__
+from tasktheme.data.given import TaskData, as_tasks
 from tasktheme.errors import DataError
 from tasktheme.files import make_folder, write_file
 from tasktheme.ptm import PTM
-from tasktheme.report.explorer.origin import Origin, check_origin
+from tasktheme.report.explorer.origin import check_origin
 from tasktheme.report.explorer.payload import build_payload
 from tasktheme.tasks.taskset import TaskSet
 
@@ -42,7 +43,7 @@ def write_explorer(
     *,
     model: PTM,
     tasks: TaskSet,
-    origin: Origin | None = None,
+    origin: TaskData | None = None,
     title: str = "Atlas of tasks",
     facts: Sequence[tuple[str, str]] = (),
 ) -> Path:
@@ -52,7 +53,7 @@ def write_explorer(
         path: the file; one that is there already is replaced.
         model: for its themes.
         tasks: what the page is about; the column "group" colours the map, all columns are shown and searched.
-        origin: the episodes or unlabelled tasks that were embedded, for their images; without it none are shown.
+        origin: what ``embed`` was given, for the tasks' images; without it none are shown.
         title: heading of the page.
         facts: (label, value) pairs for the page's About.
     """
@@ -60,11 +61,12 @@ def write_explorer(
         raise DataError("these tasks were not embedded by this model: their themes are not its themes; embed them with it")
     if not 1 <= len(tasks) <= MOST_TASKS:
         raise DataError(f"a page shows 1 to {MOST_TASKS:,} tasks, got {len(tasks):,}: take a part of them")
-    if origin is not None:
-        check_origin(tasks, origin)
+    source = None if origin is None else as_tasks(origin)
+    if source is not None:
+        check_origin(tasks, source)
     about = {"title": title, "facts": list(facts), "version": __version__, "model": model.fingerprint}
     target = Path(path)
-    html = _page({**about, **build_payload(model, tasks, origin)})
+    html = _page({**about, **build_payload(model, tasks, source)})
     make_folder(target.absolute().parent)
     write_file(target, html.encode("utf-8", errors="replace"))
     return target
