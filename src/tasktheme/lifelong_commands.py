@@ -19,6 +19,7 @@ from tasktheme.options import (
     DataDir,
     Device,
     DeviceName,
+    Invert,
     KnownHeldOut,
     KnownSize,
     Quiet,
@@ -62,6 +63,7 @@ def lifelong(
     device: Device = DeviceName.auto,
     data_dir: DataDir = None,
     size: KnownSize = None,
+    invert: Invert = None,
     held_out: KnownHeldOut = None,
     allow_damaged: AllowDamaged = False,
     quiet: Quiet = False,
@@ -94,7 +96,7 @@ def lifelong(
     themes = None if model is None else PTM.load(model, device=device.value)
     trained = None if probe is None else MetaLearner.load(probe, device=device.value)
     plan_lifelong(learner.value, setting.value, names, themes, trained, changes)  # an error now, not after the decoding
-    split = Source(data, data_dir, size, held_out, allow_damaged, quiet, trained=(themes, trained)).split()
+    split = Source(data, data_dir, size, held_out, allow_damaged, quiet, None, invert, (themes, trained)).split()
     try:
         result = run_lifelong(
             split,
