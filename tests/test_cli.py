@@ -28,7 +28,15 @@ TINY = ["filters=[2,2,2,2]", "latent_dim=3", "themes=3", "polish_tasks=4", "poli
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models") / "model"
     settings = tt.Settings(
-        filters=(2, 2, 2, 2), latent_dim=3, themes=3, polish_tasks=4, polish_sweeps=2, t_shots=3, v_shots=3, batch_tasks=5
+        filters=(2, 2, 2, 2),
+        latent_dim=3,
+        themes=3,
+        polish_tasks=4,
+        polish_sweeps=2,
+        t_shots=3,
+        v_shots=3,
+        batch_tasks=5,
+        network_start="data",  # without, so short a training leaves all tasks alike
     )
     tt.PTM(settings=settings).fit(tt.load_dataset("glyphs", progress=False).train, tasks=10, progress=False).save(folder)
     return folder
@@ -284,6 +292,18 @@ def test_tasks_of_different_sizes_that_are_all_alike_are_told(capsys: pytest.Cap
         warn_of_collapse(tt.TaskSet(prior + sizes[:, None] * share, sizes, np.ones(3, dtype=np.bool_), prior=prior))
         err = capsys.readouterr().err
         assert said in err if said else err == ""
+
+
+def test_commands_that_compare_tasks_tell_once_that_all_are_alike(run, model: Path, tasks: Path, tmp_path: Path) -> None:
+    first, same = tt.TaskSet.load(tasks)[[0]], tmp_path / "same.parquet"
+    tt.TaskSet.concatenate([first] * 6).save(same)
+    for words in (["nearest", same, same], ["novelty", same, same], ["distances", same]):
+        code, _, err = run(*words)
+        assert (code, err.count("all 6 tasks are alike"), len(err.splitlines())) == (0, 1, 1), err
+    for words in (["plot", "map", same], ["plot", "distances", same], ["explore", model, same]):
+        code, _, err = run(*words, "--out", tmp_path / f"p.{'html' if words[0] == 'explore' else 'png'}", "--overwrite")
+        assert (code, err.count("all 6 tasks are alike"), len(err.splitlines())) == (0, 1, 1), err
+    assert run("nearest", tasks, same)[2] == ""
 
 
 def test_tasks_of_very_different_sizes_are_told_where_distances_are_compared(run, tasks: Path, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from tasktheme.options import (
     refuse_existing,
 )
 from tasktheme.source import Source
-from tasktheme.task_tables import Tasks, load_file
+from tasktheme.task_tables import Tasks, load_file, warn_of_collapse
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -76,7 +76,9 @@ def task_map(tasks: Tasks, out: Out, group: Group = "group", most: Most = 400, o
     from tasktheme.report import plots
 
     check_picture(out, overwrite=overwrite)
-    save_picture(plots.task_map(load_file(tasks), group=group, most=most), out)
+    loaded = load_file(tasks)
+    warn_of_collapse(loaded)
+    save_picture(plots.task_map(loaded, group=group, most=most), out)
 
 
 @plot_app.command()
@@ -97,7 +99,9 @@ def distances(
     from tasktheme.report import plots
 
     check_picture(out, overwrite=overwrite)
-    save_picture(plots.distance_matrix(load_file(tasks), group=group, most=most, clustered=clustered), out)
+    loaded = load_file(tasks)
+    warn_of_collapse(loaded)
+    save_picture(plots.distance_matrix(loaded, group=group, most=most, clustered=clustered), out)
 
 
 @plot_app.command()
