@@ -306,6 +306,35 @@ def test_commands_that_compare_tasks_tell_once_that_all_are_alike(run, model: Pa
     assert run("nearest", tasks, same)[2] == ""
 
 
+def test_pictures_of_distances_tell_sizes_and_compare_by_content(run, tasks: Path, tmp_path: Path) -> None:
+    small = tt.TaskSet.load(tasks)
+    tt.TaskSet.concatenate([small[:6], small[6:].resized(90)]).save(tmp_path / "mixed.parquet")
+    for kind in ("map", "distances"):
+        words = ["plot", kind, tmp_path / "mixed.parquet", "--out", tmp_path / f"{kind}.png", "--overwrite"]
+        assert "12 to 90 data points" in run(*words)[2]
+        assert run(*words, "--resized", 12)[2] == ""
+
+
+def test_themes_are_drawn_by_data_without_labels(run, model: Path, tmp_path: Path) -> None:
+    glyphs = tt.load_dataset("glyphs", progress=False).test.x
+    np.savez(tmp_path / "tasks.npz", ann=glyphs[:20], bob=glyphs[400:420])
+    words = ["plot", "themes", model, tmp_path / "tasks.npz", "--out", tmp_path / "themes.png"]
+    code, _, err = run(*words)
+    assert code == 2
+    assert "--unlabelled of fit, refit, embed, explore and plot themes" in err
+    assert run(*words, "--unlabelled")[0] == 0
+    assert "--part: data without labels" in run(*words, "--unlabelled", "--part", "train", "--overwrite")[2]
+
+
+def test_damaged_images_name_the_option_that_leaves_them_out(run, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "photos" / "a").mkdir(parents=True)
+    Image.new("L", (8, 8)).save(tmp_path / "photos" / "a" / "0.png")
+    (tmp_path / "photos" / "a" / "1.png").write_bytes((tmp_path / "photos" / "a" / "0.png").read_bytes()[:40])
+    code, _, err = run("embed", model, tmp_path / "photos")
+    assert code == 2
+    assert "(--allow-damaged)" in err
+
+
 def test_tasks_of_very_different_sizes_are_told_where_distances_are_compared(run, tasks: Path, tmp_path: Path) -> None:
     tt.TaskSet.load(tasks).resized(24).save(tmp_path / "large.parquet")
     tt.TaskSet.load(tasks).resized(23).save(tmp_path / "larger.parquet")
@@ -742,6 +771,8 @@ assert not hasattr(tt, "absent")
         ("explore {model} {tasks} --out {tmp}/a.html --labelled --size 9", "--size and --unlabelled/--labelled: this goes"),
         ("explore {model} glyphs --data glyphs --out {tmp}/a.html", "leave it out"),
         ("explore {model} absent --out {tmp}/a.html", "absent"),
+        ("embed {model} glyphs --ways 500", "but tasks ask for 500 ways; ask for fewer ways\n"),
+        ("experiment distance-matrix glyphs --model {model} --groups 99 --out {tmp}", "99 were asked for: --groups "),
         ("frobnicate", "frobnicate"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from enum import StrEnum
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from tasktheme import distributed
-from tasktheme.errors import Interrupted, OutputError, SettingsError
+from tasktheme.errors import DataError, Interrupted, OutputError, SettingsError
 from tasktheme.options import (
     INTERRUPTED,
     AllowDamaged,
@@ -44,6 +45,7 @@ from tasktheme.source import Source
 from tasktheme.task_tables import check_out
 
 if TYPE_CHECKING:
+    from tasktheme.data.dataset import DataSplit
     from tasktheme.learners.meta import MetaLearner
     from tasktheme.ptm import PTM
 
@@ -130,6 +132,8 @@ def meta_train(
         )
     except Interrupted as stop:
         leave(f"{str(stop).split(';')[0]}; run the same command with --resume to go on", INTERRUPTED)
+    except DataError as error:
+        raise of_parts(error, split) from error
     if distributed.done_here():
         return
     made.trained_on |= {"held_out": held_out, "inverted": invert}
@@ -281,6 +285,23 @@ def experiment(
                 low, high = found.spearman_interval
                 typer.echo(f"{found.tasks:,} tasks: Spearman {found.spearman:.3f} ({low:.3f} to {high:.3f})")
         typer.echo(f"wrote {numbers} and {picture}")
+
+
+def of_parts(error: DataError, split: DataSplit) -> DataError:
+    """The same about too few classes for a task: they are those of a part, and a setting or what is held out can change."""
+    asked = re.search(r" has \d+ classes, but tasks ask for (\d+) ways$", str(error))
+    if asked is None:
+        return error
+    train, test = len(split.train.class_names), len(split.test.class_names)
+    if min(train, test) >= 2:
+        advice = f"ask for fewer (--set ways={min(train, test)}), or change what is held out (--held-out)"
+    elif train + test >= 4:
+        advice = "hold out 2 or more of them and keep as many (--held-out), with --set ways=2"
+    else:
+        advice = "tasks of 2 ways (--set ways=2) need 2 classes in either part (--held-out), so 4 in all"
+    return DataError(
+        f"{split.name!r} has too few classes for tasks of {asked[1]} ways: {train} to train on, {test} held out; {advice}"
+    )
 
 
 def _known(kind: type[Kept], given: Path | None, own: Path, device: str) -> Kept | None:

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from tasktheme import distributed
-from tasktheme.errors import Interrupted, SettingsError
-from tasktheme.learner_commands import LearnerName
+from tasktheme.errors import DataError, Interrupted, SettingsError
+from tasktheme.learner_commands import LearnerName, of_parts
 from tasktheme.options import (
     INTERRUPTED,
     AllowDamaged,
@@ -117,6 +117,8 @@ def lifelong(
         )
     except Interrupted as stop:
         leave(f"{stop}; run the same command again to go on", INTERRUPTED)
+    except DataError as error:
+        raise of_parts(error, split) from error
     picture = out / "lifelong.png"
     write_file(picture, png_bytes(lifelong_figure(read_results(out))))
     if not quiet:
