@@ -28,7 +28,15 @@ TINY = ["filters=[2,2,2,2]", "latent_dim=3", "themes=3", "polish_tasks=4", "poli
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models") / "model"
     settings = tt.Settings(
-        filters=(2, 2, 2, 2), latent_dim=3, themes=3, polish_tasks=4, polish_sweeps=2, t_shots=3, v_shots=3, batch_tasks=5
+        filters=(2, 2, 2, 2),
+        latent_dim=3,
+        themes=3,
+        polish_tasks=4,
+        polish_sweeps=2,
+        t_shots=3,
+        v_shots=3,
+        batch_tasks=5,
+        network_start="data",  # without, so short a training leaves all tasks alike
     )
     tt.PTM(settings=settings).fit(tt.load_dataset("glyphs", progress=False).train, tasks=10, progress=False).save(folder)
     return folder
@@ -284,6 +292,47 @@ def test_tasks_of_different_sizes_that_are_all_alike_are_told(capsys: pytest.Cap
         warn_of_collapse(tt.TaskSet(prior + sizes[:, None] * share, sizes, np.ones(3, dtype=np.bool_), prior=prior))
         err = capsys.readouterr().err
         assert said in err if said else err == ""
+
+
+def test_commands_that_compare_tasks_tell_once_that_all_are_alike(run, model: Path, tasks: Path, tmp_path: Path) -> None:
+    first, same = tt.TaskSet.load(tasks)[[0]], tmp_path / "same.parquet"
+    tt.TaskSet.concatenate([first] * 6).save(same)
+    for words in (["nearest", same, same], ["novelty", same, same], ["distances", same]):
+        code, _, err = run(*words)
+        assert (code, err.count("all 6 tasks are alike"), len(err.splitlines())) == (0, 1, 1), err
+    for words in (["plot", "map", same], ["plot", "distances", same], ["explore", model, same]):
+        code, _, err = run(*words, "--out", tmp_path / f"p.{'html' if words[0] == 'explore' else 'png'}", "--overwrite")
+        assert (code, err.count("all 6 tasks are alike"), len(err.splitlines())) == (0, 1, 1), err
+    assert run("nearest", tasks, same)[2] == ""
+
+
+def test_pictures_of_distances_tell_sizes_and_compare_by_content(run, tasks: Path, tmp_path: Path) -> None:
+    small = tt.TaskSet.load(tasks)
+    tt.TaskSet.concatenate([small[:6], small[6:].resized(90)]).save(tmp_path / "mixed.parquet")
+    for kind in ("map", "distances"):
+        words = ["plot", kind, tmp_path / "mixed.parquet", "--out", tmp_path / f"{kind}.png", "--overwrite"]
+        assert "12 to 90 data points" in run(*words)[2]
+        assert run(*words, "--resized", 12)[2] == ""
+
+
+def test_themes_are_drawn_by_data_without_labels(run, model: Path, tmp_path: Path) -> None:
+    glyphs = tt.load_dataset("glyphs", progress=False).test.x
+    np.savez(tmp_path / "tasks.npz", ann=glyphs[:20], bob=glyphs[400:420])
+    words = ["plot", "themes", model, tmp_path / "tasks.npz", "--out", tmp_path / "themes.png"]
+    code, _, err = run(*words)
+    assert code == 2
+    assert "--unlabelled of fit, refit, embed, explore and plot themes" in err
+    assert run(*words, "--unlabelled")[0] == 0
+    assert "--part: data without labels" in run(*words, "--unlabelled", "--part", "train", "--overwrite")[2]
+
+
+def test_damaged_images_name_the_option_that_leaves_them_out(run, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "photos" / "a").mkdir(parents=True)
+    Image.new("L", (8, 8)).save(tmp_path / "photos" / "a" / "0.png")
+    (tmp_path / "photos" / "a" / "1.png").write_bytes((tmp_path / "photos" / "a" / "0.png").read_bytes()[:40])
+    code, _, err = run("embed", model, tmp_path / "photos")
+    assert code == 2
+    assert "(--allow-damaged)" in err
 
 
 def test_tasks_of_very_different_sizes_are_told_where_distances_are_compared(run, tasks: Path, tmp_path: Path) -> None:
@@ -722,6 +771,8 @@ assert not hasattr(tt, "absent")
         ("explore {model} {tasks} --out {tmp}/a.html --labelled --size 9", "--size and --unlabelled/--labelled: this goes"),
         ("explore {model} glyphs --data glyphs --out {tmp}/a.html", "leave it out"),
         ("explore {model} absent --out {tmp}/a.html", "absent"),
+        ("embed {model} glyphs --ways 500", "but tasks ask for 500 ways; ask for fewer ways\n"),
+        ("experiment distance-matrix glyphs --model {model} --groups 99 --out {tmp}", "99 were asked for: --groups "),
         ("frobnicate", "frobnicate"),
     ],
 )

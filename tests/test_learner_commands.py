@@ -52,6 +52,20 @@ def test_meta_train_and_meta_test(run, data: Path, tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.parametrize(
+    ("classes", "said"),
+    [
+        (2, "tasks of 5 ways: 1 to train on, 1 held out; tasks of 2 ways (--set ways=2) need 2 classes in either part"),
+        (4, "3 to train on, 1 held out; hold out 2 or more of them and keep as many (--held-out), with --set ways=2"),
+    ],
+)
+def test_too_few_classes_are_those_of_the_parts(run, tmp_path: Path, classes: int, said: str) -> None:
+    np.savez(tmp_path / "few.npz", x=small_images().x[: 10 * classes], y=np.repeat(np.arange(classes), 10))
+    code, _, err = run("meta-train", "maml", tmp_path / "few.npz", "--out", tmp_path / "run", "-q", *SETTINGS)
+    assert (code, err.count("\n")) == (2, 1)
+    assert said in err
+
+
 def test_meta_test_holds_out_what_the_training_held_out(run, data: Path, tmp_path: Path) -> None:
     words = ["--tasks", 2, "--ways", 3, "--queries", 4, "-q", *SETTINGS]
     for held_out in "01":
@@ -152,7 +166,7 @@ def test_an_experiment_takes_the_accuracies_of_an_earlier_test(run, data: Path, 
         ("meta-train maml {data} --out {tmp}/r --set inner_step=2", "did you mean 'inner_steps'"),
         ("meta-train protonet {data} --out {tmp}/r --set device=cpu", "unknown setting 'device'"),
         ("meta-train maml {data} --out {run}", "exists already"),
-        ("meta-train maml {data} --out {tmp}/r --ways 9 --queries 3", "ask for 9 ways"),
+        ("meta-train maml {data} --out {tmp}/r --ways 9 --queries 3", "tasks of 9 ways: 4 to train on"),
         ("meta-train maml {data} --out {tmp}/r --ways 3 --queries 30", "ask for fewer queries (30) or shots (1)"),
         (
             "meta-train protonet {data} --out {tmp}/r --ways 2 --queries 3",

@@ -109,6 +109,8 @@ def test_no_compiler_is_one_line(run, made: tuple[Path, Path, Path], tmp_path: P
     ("arguments", "words"),
     [
         (["--policies", "ptm"], "needs a task model"),
+        (["--policies", "task2vec"], "needs a probe network: give --probe, "),
+        (["--policies", "random", "--set", "ways=5"], "tasks of 5 ways: 4 to train on, 4 held out; ask for fewer (--set ways=4)"),
         (["--policies", "random", "--tasks", "few"], "a number or 'all'"),
         (["--policies", "random", "--set", "pool=0"], "'pool' must be at least 1"),
         (["--policies", "random", "--tasks", "0"], "at least 1"),

@@ -48,6 +48,12 @@ app: typer.Typer = typer.Typer(
 _state = {"debug": False}
 _SHARED = ("fit", "refit", "embed", "nearest", "meta-train", "meta-test", "experiment")  # what several processes can do together
 
+_AS_OPTIONS = {  # what errors of the library advise, as the command line has it
+    "fit again with resume": "run it again with --resume",
+    "(allow_damaged)": "(--allow-damaged)",
+    "ask for fewer ways, or mix groups": "ask for fewer ways",  # no option mixes them
+}
+
 
 def _show_version(wanted: bool) -> None:
     if wanted:
@@ -151,10 +157,10 @@ def _run() -> NoReturn:
     except TaskThemeError as error:
         if _state["debug"]:
             raise
-        leave(
-            str(error).replace("fit again with resume", "run it again with --resume"),
-            1 if isinstance(error, TrainingError | LostProcess) else 2,
-        )
+        line = str(error)
+        for words, option in _AS_OPTIONS.items():
+            line = line.replace(words, option)
+        leave(line, 1 if isinstance(error, TrainingError | LostProcess) else 2)
     except Exception as error:
         explain = getattr(error, "format_message", None)  # an error of the command line itself
         if callable(explain):

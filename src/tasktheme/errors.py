@@ -38,7 +38,8 @@ class LostProcess(TaskThemeError, ConnectionError):
 
 
 class TrainingWarning(UserWarning):
-    """What its user should know of a training that goes on: themes or embeddings that say nothing, a step not compiled."""
+    """What its user should know of a training that goes on, or of its model: themes or embeddings that say nothing, a step
+    not compiled, tasks that are all alike to it."""
 
 
 class Interrupted(TaskThemeError, KeyboardInterrupt):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from enum import StrEnum
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from tasktheme import distributed
-from tasktheme.errors import Interrupted, OutputError, SettingsError
+from tasktheme.errors import DataError, Interrupted, OutputError, SettingsError
 from tasktheme.options import (
     INTERRUPTED,
     AllowDamaged,
@@ -22,6 +23,7 @@ from tasktheme.options import (
     Device,
     DeviceName,
     HeldOut,
+    Invert,
     KnownHeldOut,
     KnownSize,
     Overwrite,
@@ -43,6 +45,7 @@ from tasktheme.source import Source
 from tasktheme.task_tables import check_out
 
 if TYPE_CHECKING:
+    from tasktheme.data.dataset import DataSplit
     from tasktheme.learners.meta import MetaLearner
     from tasktheme.ptm import PTM
 
@@ -88,6 +91,7 @@ def meta_train(
     compiled: Annotated[bool, typer.Option("--compile", help="Compile the step first (for long trainings on a GPU).")] = False,
     data_dir: DataDir = None,
     size: Size = None,
+    invert: Annotated[bool, typer.Option("--invert", help="Exchange black and white, as for a task model of negatives.")] = False,
     held_out: HeldOut = None,
     allow_damaged: AllowDamaged = False,
     overwrite: Overwrite = False,
@@ -115,7 +119,7 @@ def meta_train(
     changes = parse_changes(change or []) | {name: value for name, value in options.items() if value is not None}
     made = MetaLearner(learner.value, settings=find_learner(learner.value).Settings().changed(changes), device=device.value)
     checkpoint = find_checkpoint(out, resume=resume, overwrite=overwrite)
-    split = Source(data, data_dir, size, held_out, allow_damaged, quiet).split()
+    split = Source(data, data_dir, size, held_out, allow_damaged, quiet, invert=invert).split()
     try:
         made.fit(
             split,
@@ -128,9 +132,11 @@ def meta_train(
         )
     except Interrupted as stop:
         leave(f"{str(stop).split(';')[0]}; run the same command with --resume to go on", INTERRUPTED)
+    except DataError as error:
+        raise of_parts(error, split) from error
     if distributed.done_here():
         return
-    made.trained_on["held_out"] = held_out
+    made.trained_on |= {"held_out": held_out, "inverted": invert}
     save_result(made, out, checkpoint, overwrite=overwrite, kind=LEARNER)
     if not quiet:
         typer.echo(f"wrote {out}: {made!r}")
@@ -154,6 +160,10 @@ def meta_test(
     size: Annotated[
         int | None, typer.Option(help="Side in pixels that images are resized to.", show_default="the learner's")
     ] = None,
+    invert: Annotated[
+        bool | None,
+        typer.Option("--invert/--no-invert", help="Exchange black and white.", show_default="as its training on this folder did"),
+    ] = None,
     held_out: KnownHeldOut = None,
     allow_damaged: AllowDamaged = False,
     overwrite: Overwrite = False,
@@ -170,7 +180,7 @@ def meta_test(
     if picture is not None:
         check_picture(picture, overwrite=overwrite)
     loaded = MetaLearner.load(run, device=device.value)
-    dataset = Source(data, data_dir, size, held_out, allow_damaged, quiet, trained=[loaded]).part(part)
+    dataset = Source(data, data_dir, size, held_out, allow_damaged, quiet, None, invert, [loaded]).part(part)
     found = loaded.test(dataset, _count(tasks), seed=seed, progress=not quiet, compiled=compiled)
     if distributed.done_here():
         return
@@ -201,6 +211,7 @@ def experiment(
     device: Device = DeviceName.auto,
     data_dir: DataDir = None,
     size: KnownSize = None,
+    invert: Invert = None,
     held_out: KnownHeldOut = None,
     allow_damaged: AllowDamaged = False,
     overwrite: Overwrite = False,
@@ -239,13 +250,15 @@ def experiment(
     needs_model = name != ExperimentName.accuracy_histogram
     themes = _known(PTM, model, out / "model", device.value) if needs_model else None
     trained = _known(MetaLearner, learner, out / "learner", device.value)
-    source = Source(data, data_dir, size, held_out, allow_damaged, quiet, trained=(themes, trained))
-    split = source.split()
+    source = Source(data, data_dir, size, held_out, allow_damaged, quiet, None, invert, (themes, trained))
+    split, inverted = source.split_and_way()
+    about = {"held_out": source.holds_out(), "inverted": inverted}
     try:
         if needs_model and themes is None:
-            themes = _keep(PTM(device=device.value), out / "model", source, split.train, model_tasks)
+            themes = _keep(PTM(device=device.value), out / "model", about, split.train, model_tasks, quiet=quiet)
         if trained is None:
-            trained = _keep(MetaLearner("maml", device=device.value), out / "learner", source, split, learner_tasks)
+            learning = MetaLearner("maml", device=device.value)
+            trained = _keep(learning, out / "learner", about, split, learner_tasks, quiet=quiet)
     except Interrupted as stop:
         leave(f"{str(stop).split(';')[0]}; run the same command again to go on", INTERRUPTED)
     if known is not None:
@@ -274,6 +287,23 @@ def experiment(
         typer.echo(f"wrote {numbers} and {picture}")
 
 
+def of_parts(error: DataError, split: DataSplit) -> DataError:
+    """The same about too few classes for a task: they are those of a part, and a setting or what is held out can change."""
+    asked = re.search(r" has \d+ classes, but tasks ask for (\d+) ways$", str(error))
+    if asked is None:
+        return error
+    train, test = len(split.train.class_names), len(split.test.class_names)
+    if min(train, test) >= 2:
+        advice = f"ask for fewer (--set ways={min(train, test)}), or change what is held out (--held-out)"
+    elif train + test >= 4:
+        advice = "hold out 2 or more of them and keep as many (--held-out), with --set ways=2"
+    else:
+        advice = "tasks of 2 ways (--set ways=2) need 2 classes in either part (--held-out), so 4 in all"
+    return DataError(
+        f"{split.name!r} has too few classes for tasks of {asked[1]} ways: {train} to train on, {test} held out; {advice}"
+    )
+
+
 def _known(kind: type[Kept], given: Path | None, own: Path, device: str) -> Kept | None:
     """What was given, or what an earlier experiment trained; None where there is neither."""
     if given is None and not own.exists():
@@ -283,10 +313,10 @@ def _known(kind: type[Kept], given: Path | None, own: Path, device: str) -> Kept
     return kind.load(given or own, device=device)
 
 
-def _keep(untrained: Kept, own: Path, source: Source, data: Any, tasks: int) -> Kept:
-    """Train it, and write it to its folder."""
-    untrained.fit(data, tasks, progress=not source.quiet, checkpoint=_checkpoint(own), resume=True)
-    untrained.trained_on["held_out"] = source.holds_out()
+def _keep(untrained: Kept, own: Path, about: dict[str, Any], data: Any, tasks: int, *, quiet: bool) -> Kept:
+    """Train it, and write it to its folder, with what is to be known about its data."""
+    untrained.fit(data, tasks, progress=not quiet, checkpoint=_checkpoint(own), resume=True)
+    untrained.trained_on |= about
     if distributed.leads():
         untrained.save(own)
     _forget(own)

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from tasktheme import distributed
-from tasktheme.errors import Interrupted, SettingsError
-from tasktheme.learner_commands import LearnerName
+from tasktheme.errors import DataError, Interrupted, SettingsError
+from tasktheme.learner_commands import LearnerName, of_parts
 from tasktheme.options import (
     INTERRUPTED,
     AllowDamaged,
@@ -19,6 +19,7 @@ from tasktheme.options import (
     DataDir,
     Device,
     DeviceName,
+    Invert,
     KnownHeldOut,
     KnownSize,
     Quiet,
@@ -62,6 +63,7 @@ def lifelong(
     device: Device = DeviceName.auto,
     data_dir: DataDir = None,
     size: KnownSize = None,
+    invert: Invert = None,
     held_out: KnownHeldOut = None,
     allow_damaged: AllowDamaged = False,
     quiet: Quiet = False,
@@ -94,7 +96,7 @@ def lifelong(
     themes = None if model is None else PTM.load(model, device=device.value)
     trained = None if probe is None else MetaLearner.load(probe, device=device.value)
     plan_lifelong(learner.value, setting.value, names, themes, trained, changes)  # an error now, not after the decoding
-    split = Source(data, data_dir, size, held_out, allow_damaged, quiet, trained=(themes, trained)).split()
+    split = Source(data, data_dir, size, held_out, allow_damaged, quiet, None, invert, (themes, trained)).split()
     try:
         result = run_lifelong(
             split,
@@ -115,6 +117,8 @@ def lifelong(
         )
     except Interrupted as stop:
         leave(f"{stop}; run the same command again to go on", INTERRUPTED)
+    except DataError as error:
+        raise of_parts(error, split) from error
     picture = out / "lifelong.png"
     write_file(picture, png_bytes(lifelong_figure(read_results(out))))
     if not quiet:

@@ -100,7 +100,6 @@ def embed(
             for _ in parts:  # a share of each part is this process's work
                 pass
             return
-        warn_of_collapse(first)
         stream_tasks(chain([first], parts), out, count=len(wanted))
         if not quiet:
             typer.echo(f"wrote {out}: {counted(len(wanted), 'task')}")
@@ -108,7 +107,6 @@ def embed(
     tasks = loaded.embed(wanted.all() if isinstance(wanted, EpisodeStream) else wanted, progress=not quiet)
     if distributed.done_here():
         return
-    warn_of_collapse(tasks)
     if out is None and not sys.stdout.isatty():
         pipe_csv(whole_table(tasks))
         return
@@ -242,8 +240,8 @@ def explore(
     if stored is None:
         origin = draw()
         embedded = loaded.embed(origin, progress=not quiet)
-        warn_of_collapse(embedded)
     else:
+        warn_of_collapse(stored)
         origin, embedded = None if data is None else draw(), stored
     trained = loaded.trained_on
     source = data or ("a pipe" if tasks == "-" else tasks)
@@ -310,7 +308,6 @@ def distance_matrix(
     found = run_matrix(loaded, dataset, groups=groups, tasks=tasks, shots=shots, seed=seed, progress=not quiet)
     if distributed.done_here():
         return
-    warn_of_collapse(found.tasks)
     found.tasks.save(table, overwrite=True)
     save_picture(draw_matrix(found.tasks), picture, quiet=True)
     write_file(numbers, (json.dumps(found.as_dict(), indent=1) + "\n").encode())

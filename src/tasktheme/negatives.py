@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from tasktheme.data.dataset import Dataset
-from tasktheme.ptm import PTM
+
+if TYPE_CHECKING:
+    from tasktheme.ptm import PTM
 
 _DARK, _LIGHT = 0.3, 0.7  # mean brightness: drawings on black or white are well beyond these, photographs between
 _LOOKED_AT = 1_000  # images

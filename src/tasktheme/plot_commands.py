@@ -19,13 +19,17 @@ from tasktheme.options import (
     Overwrite,
     Part,
     PartOf,
+    Unlabelled,
     refuse_existing,
+    refuse_given,
 )
 from tasktheme.source import Source
-from tasktheme.task_tables import Tasks, load_file
+from tasktheme.task_tables import Resized, Tasks, load_file, warn_of_collapse, warn_of_sizes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from tasktheme.tasks.taskset import TaskSet
 
 _ENDINGS = (".png", ".pdf", ".svg")
 _DPI = 300  # of a PNG: sharp in print
@@ -68,7 +72,9 @@ def simplex(
 
 
 @plot_app.command(name="map")
-def task_map(tasks: Tasks, out: Out, group: Group = "group", most: Most = 400, overwrite: Overwrite = False) -> None:
+def task_map(
+    tasks: Tasks, out: Out, group: Group = "group", most: Most = 400, resized: Resized = None, overwrite: Overwrite = False
+) -> None:
     """Tasks on a plane that keeps their distances as well as a plane can.
 
     Example: `tasktheme plot map tasks.parquet --out map.png`
@@ -76,7 +82,7 @@ def task_map(tasks: Tasks, out: Out, group: Group = "group", most: Most = 400, o
     from tasktheme.report import plots
 
     check_picture(out, overwrite=overwrite)
-    save_picture(plots.task_map(load_file(tasks), group=group, most=most), out)
+    save_picture(plots.task_map(_load_to_compare(tasks, resized), group=group, most=most), out)
 
 
 @plot_app.command()
@@ -88,6 +94,7 @@ def distances(
         bool, typer.Option("--clustered", help="Order tasks by likeness, with a tree, instead of by group.")
     ] = False,
     most: Most = 400,
+    resized: Resized = None,
     overwrite: Overwrite = False,
 ) -> None:
     """The KL distances of all pairs of tasks.
@@ -97,7 +104,8 @@ def distances(
     from tasktheme.report import plots
 
     check_picture(out, overwrite=overwrite)
-    save_picture(plots.distance_matrix(load_file(tasks), group=group, most=most, clustered=clustered), out)
+    loaded = _load_to_compare(tasks, resized)
+    save_picture(plots.distance_matrix(loaded, group=group, most=most, clustered=clustered), out)
 
 
 @plot_app.command()
@@ -149,6 +157,7 @@ def themes(
     data: Data,
     out: Out,
     part: PartOf = Part.test,
+    unlabelled: Unlabelled = False,
     columns: Annotated[int, typer.Option(help="Typical images of each theme.", min=1)] = 8,
     data_dir: DataDir = None,
     held_out: KnownHeldOut = None,
@@ -165,7 +174,10 @@ def themes(
     check_picture(out, overwrite=overwrite)
     loaded = PTM.load(model, device=DeviceName.cpu.value)
     source = Source(data, data_dir, None, held_out, allow_damaged, quiet=True, model=loaded)
-    save_picture(plots.theme_gallery(loaded, source.part(part), columns=columns), out)
+    if unlabelled:
+        refuse_given({"--part": None if part is Part.test else part}, "data without labels has no parts: leave it out")
+    dataset = source.tasks() if unlabelled else source.part(part)
+    save_picture(plots.theme_gallery(loaded, dataset, columns=columns), out)
 
 
 @plot_app.command()
@@ -179,6 +191,15 @@ def training(model: Model, out: Out, overwrite: Overwrite = False) -> None:
 
     check_picture(out, overwrite=overwrite)
     save_picture(plots.training_curves(PTM.load(model, device=DeviceName.cpu.value).history), out)
+
+
+def _load_to_compare(path: Path, resized: int | None) -> TaskSet:
+    """Tasks whose distances are drawn; a line tells where these mean nothing, or sizes alone."""
+    loaded = load_file(path)
+    tasks = loaded if resized is None else loaded.resized(resized)
+    warn_of_collapse(tasks)
+    warn_of_sizes(tasks)
+    return tasks
 
 
 def check_picture(out: Path, *, overwrite: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -17,15 +18,17 @@ from tasktheme.data.dataset import Dataset
 from tasktheme.data.episodes import Episodes, EpisodeStream, whole_tasks
 from tasktheme.data.given import TaskData, as_dataset, as_tasks, count_tasks
 from tasktheme.device import find_device
-from tasktheme.errors import DataError, ModelFileError, NotFittedError, SettingsError, out_of_memory
+from tasktheme.errors import DataError, ModelFileError, NotFittedError, SettingsError, TrainingWarning, out_of_memory
 from tasktheme.fitted import Fitted
 from tasktheme.maths import gaussian
 from tasktheme.model.e_step import TaskPosterior, e_step
 from tasktheme.model.themes import Themes
+from tasktheme.negatives import are_negatives
 from tasktheme.nets.build import Networks
 from tasktheme.progress import progress_bar
 from tasktheme.settings import CHECKPOINT_SECONDS, Settings
 from tasktheme.storage import load_model, save_model
+from tasktheme.tasks.alike import all_alike
 from tasktheme.tasks.taskset import TaskSet
 from tasktheme.theme_summary import ThemeSummary, some_rows, summarise
 from tasktheme.training.batches import check_points, embedded_batches, stream_points
@@ -178,10 +181,16 @@ class PTM:
         """Infer each task's Dirichlet distribution over themes.
 
         ``tasks`` are episodes, unlabelled tasks, or simply arrays of data points, in a list or by name, of any sizes from one up.
-        ``points`` are those of the episodes' data set where they are embedded already.
+        ``points`` are those of the episodes' data set where they are embedded already. Warns where all tasks are alike to the
+        model, which then says nothing about them.
         """
-        fitted = self._require_fitted()
         source = as_tasks(tasks)
+        found = self._embed(source, progress=progress, points=points)
+        self._warn_if_alike(found, source)
+        return found
+
+    def _embed(self, source: Dataset | Episodes, *, progress: bool = False, points: SharedPoints | None) -> TaskSet:
+        fitted = self._require_fitted()
         gamma = np.zeros((count_tasks(source), len(fitted.themes.alpha)))
         converged, explained = np.zeros(len(gamma), dtype=np.bool_), np.zeros(len(gamma))
         for which, embedded in embedded_batches(fitted.networks, source, self.device, progress=progress, points=points):
@@ -207,8 +216,11 @@ class PTM:
         """
         points = stream_points(self._require_fitted().networks, tasks, self.device, progress=progress)
         with progress_bar("embedding", len(tasks), show=progress) as advance:
-            for part in tasks.parts(_TASKS_IN_PART):
-                yield self.embed(part, points=points)
+            for number, part in enumerate(tasks.parts(_TASKS_IN_PART)):
+                found = self._embed(part, points=points)
+                if number == 0:
+                    self._warn_if_alike(found, part)
+                yield found
                 advance(len(part), "")
 
     def mean_embedding(self, tasks: TaskData, *, progress: bool = False) -> npt.NDArray[np.float32]:
@@ -331,6 +343,13 @@ class PTM:
         if self._fitted is None:
             raise NotFittedError("this model is not fitted yet: call fit first, or load a saved model")
         return self._fitted
+
+    def _warn_if_alike(self, tasks: TaskSet, source: Dataset | Episodes) -> None:
+        if (line := all_alike(tasks)) is None:
+            return
+        if are_negatives(source.dataset if isinstance(source, Episodes) else source, self):
+            line += "; the images are negatives of those that it knows: invert them (.inverted(), or --invert)"
+        warnings.warn(line, TrainingWarning, stacklevel=3)
 
     def _encode_task(self, x: npt.ArrayLike) -> EmbeddedTasks:
         networks = self._require_fitted().networks

@@ -15,6 +15,7 @@ from tasktheme.options import (
     DataDir,
     Device,
     DeviceName,
+    Invert,
     KnownHeldOut,
     Overwrite,
     Part,
@@ -79,6 +80,7 @@ def select(
     step: Annotated[int, typer.Option(help="Picks made before; random then picks anew.", min=0)] = 0,
     device: Device = DeviceName.auto,
     data_dir: DataDir = None,
+    invert: Invert = None,
     held_out: KnownHeldOut = None,
     out: TableOut = None,
     overwrite: Overwrite = False,
@@ -107,7 +109,7 @@ def select(
     if all(from_files):
         drawing = {"-n": number, "--target-number": target_number, "--part": part, "--held-out": held_out, "--data-dir": data_dir}
         refuse_given(
-            {"--learner": learner, "--model": model, **drawing},
+            {"--learner": learner, "--model": model, **drawing, "--invert/--no-invert": invert},
             "this goes with DATA, but POOL is a file of tasks: leave it out",
         )
         whole = load_file(Path(pool))
@@ -122,7 +124,7 @@ def select(
         if targets is None:
             refuse_given({"--target-number": target_number}, "there are no targets: name their DATA with --targets")
         trained, themes = _load_models(pool, learner, model, device.value)
-        draw = partial(_draw, trained, themes, data_dir=data_dir, held_out=held_out, quiet=quiet)
+        draw = partial(_draw, trained, themes, data_dir=data_dir, invert=invert, held_out=held_out, quiet=quiet)
         tasks, columns = draw(pool, part or Part.train, number or _POOL, seed)
         goals = None if targets is None else draw(targets, Part.test, target_number or _TARGETS, seed + 1)[0]
         size = len(tasks)
@@ -182,6 +184,7 @@ def _draw(
     seed: int,
     *,
     data_dir: Path | None,
+    invert: bool | None,
     held_out: list[str] | None,
     quiet: bool,
 ) -> tuple[Tasks, Mapping[str, Sequence[Any]]]:
@@ -189,6 +192,7 @@ def _draw(
     from tasktheme.data.task_lists import task_names
     from tasktheme.selection.draw import draw_with_classes
 
-    dataset = Source(data, data_dir, None, held_out, allow_damaged=False, quiet=quiet, trained=(learner, model)).part(part)
+    source = Source(data, data_dir, None, held_out, False, quiet, invert=invert, trained=(learner, model))
+    dataset = source.part(part)
     tasks, classes = draw_with_classes(dataset, learner, number, seed=seed, model=model)
     return tasks, {"name": task_names(dataset, classes.tolist())}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 class Source:
     """The data that a command was pointed at.
 
-    With a ``model`` images become like those that it knows: of its size unless there is one, grey or in colour, and
-    inverted where they are negatives, unless ``invert`` says whether. With ``trained`` ones alone they are of their size. What
-    the trainings of ``model`` and of ``trained`` held out of data of this name is held out again, unless ``held_out`` says what.
+    Images become like those that ``model`` and ``trained`` know: of their size unless there is one, grey or in colour, and
+    inverted where they are negatives, or where a meta-learner's training inverted data of this name, unless ``invert`` says
+    whether. What the trainings held out of data of this name is held out again, unless ``held_out`` says what.
     """
 
     data: str
@@ -50,14 +50,15 @@ class Source:
 
     def split(self) -> DataSplit:
         """All parts of a labelled data set."""
+        return self.split_and_way()[0]
+
+    def split_and_way(self) -> tuple[DataSplit, bool]:
+        """All parts of a labelled data set, and whether they were inverted."""
         from tasktheme.data.loading import load_dataset
 
         with distributed.leader_first():
             split = load_dataset(self.data, data_dir=self.data_dir, split=self._split(), **self._form())
-        if not self._inverts(split.train):
-            return split
-        parts = {name: getattr(split, name) for name in ("train", "test", "val")}
-        return replace(split, **{name: part.inverted() for name, part in parts.items() if part is not None})
+        return (split.inverted(), True) if self._inverts(split.train) else (split, False)
 
     def part(self, part: Part) -> Dataset:
         """A part of a labelled data set."""
@@ -130,31 +131,54 @@ class Source:
 
     def _form(self) -> dict[str, Any]:
         """What images become."""
-        known = self.model.point_shape if self.model is not None else ()
-        channels = known[0] if len(known) == 3 else None
-        size = self._known_side() if self.size is None else self.size
-        return {"size": size, "channels": channels, "allow_damaged": self.allow_damaged, "progress": not self.quiet}
-
-    def _known_side(self) -> int | None:
-        """The side in pixels of the images that the models take, where they take square ones."""
-        shapes = [one.point_shape for one in (self.model, *self.trained) if one is not None]
-        sides = {shape[-1] for shape in shapes if len(shape) == 3 and shape[1] == shape[2]}
-        if len(sides) > 1:
+        shapes = [one.point_shape for one in self._models if len(one.point_shape) == 3]
+        channels = {shape[0] for shape in shapes}
+        if len(channels) > 1:
+            raise SettingsError(f"the models given take images of {' and '.join(map(str, sorted(channels)))} channels")
+        sides = {shape[1] for shape in shapes if shape[1] == shape[2]}
+        if self.size is None and len(sides) > 1:
             raise SettingsError(
                 f"the models given take images of different sizes: {' and '.join(map(str, sorted(sides)))} pixels"
             )
-        return sides.pop() if sides else None
+        return {
+            "size": next(iter(sides), None) if self.size is None else self.size,
+            "channels": next(iter(channels), None),
+            "allow_damaged": self.allow_damaged,
+            "progress": not self.quiet,
+        }
+
+    @property
+    def _models(self) -> list[PTM | MetaLearner]:
+        return [one for one in (self.model, *self.trained) if one is not None]
 
     def _inverts(self, images: Dataset) -> bool:
-        """Whether black and white are to be exchanged; where nobody has said so, a line tells it."""
-        if self.invert is not None or self.model is None or not self.is_folder:
-            return bool(self.invert)
-        from tasktheme.negatives import are_negatives
+        """Whether black and white are to be exchanged; where nobody has said so, a line tells it.
 
-        if found := are_negatives(images, self.model):
-            line = "the images are negatives of those that the model knows and were inverted; --no-invert leaves them as they are"
-            warnings.warn(line, stacklevel=2)
-        return found
+        A task model tells by what it decodes, a meta-learner by how it was trained on data of this name.
+        """
+        models = self._models
+        if self.invert is not None or not models or not self.is_folder:
+            return bool(self.invert)
+        from tasktheme.data.loading import path_name
+        from tasktheme.negatives import are_negatives
+        from tasktheme.ptm import PTM
+
+        name = path_name(expand_home(self.data))
+        learners = [one for one in models if not isinstance(one, PTM) and one.trained_on.get("data") == name]
+        trained = {bool(one.trained_on.get("inverted")) for one in learners}
+        themes = [one for one in models if isinstance(one, PTM)]
+        if trained == {True}:
+            if any(are_negatives(images.inverted(), one) for one in themes):
+                raise SettingsError(_at_odds(name, "inverted", "as they are", "a meta-learner trained without --invert"))
+            why = "the meta-learner was trained on inverted images, and these"
+        elif any(are_negatives(images, one) for one in themes):
+            if trained:
+                raise SettingsError(_at_odds(name, "as they are", "inverted", "a meta-learner trained with meta-train --invert"))
+            why = "the images are negatives of those that the model knows and"
+        else:
+            return False
+        warnings.warn(f"{why} were inverted; --no-invert leaves them as they are", stacklevel=2)
+        return True
 
     def holds_out(self) -> list[str] | None:
         """What is held out, by name or as a fraction: as told, or as the trainings did. None is the default part."""
@@ -163,7 +187,7 @@ class Source:
         if self.held_out is not None or is_named(self.data):
             return self.held_out
         name = path_name(expand_home(self.data))
-        found = {_held_out_of(name, one.trained_on) for one in (self.model, *self.trained) if one is not None} - {None}
+        found = {_held_out_of(name, one.trained_on) for one in self._models} - {None}
         if len(found) > 1:
             parts = " or ".join(sorted(" and ".join(map(repr, part or ())) or "the default part" for part in found))
             raise SettingsError(
@@ -178,6 +202,13 @@ class Source:
                 if 0.0 < (fraction := float(held_out[0])) < 1.0:  # 7 is the name of a class
                     return fraction
         return held_out
+
+
+def _at_odds(name: str, learner: str, model: str, other: str) -> str:
+    return (
+        f"the meta-learner was trained on the images of {name!r} {learner}, but the task model knows such images {model}: "
+        f"give {other}, or a task model that fit made of {name!r}; --invert or --no-invert takes one way for both"
+    )
 
 
 def _held_out_of(name: str, about: Mapping[str, Any]) -> tuple[str, ...] | None:

@@ -22,7 +22,18 @@ from tasktheme.options import (
     refuse_given,
 )
 from tasktheme.source import Source
-from tasktheme.task_tables import Resized, TableOut, Tasks, check_out, deliver, labels, load_file, pipe_csv, warn_of_sizes
+from tasktheme.task_tables import (
+    Resized,
+    TableOut,
+    Tasks,
+    check_out,
+    deliver,
+    labels,
+    load_file,
+    pipe_csv,
+    warn_of_collapse,
+    warn_of_sizes,
+)
 from tasktheme.untrusted import exists
 
 if TYPE_CHECKING:
@@ -252,7 +263,12 @@ def _load(path: Path, resized: int | None) -> TaskSet:
 def _load_pair(first: Path, second: Path, resized: int | None) -> tuple[TaskSet, TaskSet]:
     """Two task files; one object where both are one file, as a task is then not its own neighbour."""
     loaded = _load(first, resized)
-    return loaded, loaded if first == second or _is_one_file(first, second) else _load(second, resized)
+    if first == second or _is_one_file(first, second):
+        warn_of_collapse(loaded)
+        return loaded, loaded
+    others = _load(second, resized)
+    warn_of_collapse(loaded, others)
+    return loaded, others
 
 
 def _is_one_file(first: Path, second: Path) -> bool:

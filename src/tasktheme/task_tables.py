@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tasktheme import distributed
 from tasktheme.options import counted, print_table, refuse_existing, remark
 
 if TYPE_CHECKING:
@@ -16,9 +17,8 @@ if TYPE_CHECKING:
 
     from tasktheme.tasks.taskset import TaskSet
 
-_LARGE = 10**9  # data points; in tasks so large nothing is left of the prior, whose part differs with their sizes
+_MANY = 10**9  # data points, more than any task has
 _LARGER = 2  # times another's data points: 15 % of usual tasks were then beyond novelty's 95th percentile (4 times: 62 %)
-_ALIKE = 1e-4  # largest difference of any theme's share between tasks that are told apart by rounding only
 
 Tasks = Annotated[
     Path,
@@ -38,19 +38,17 @@ def load_file(path: Path) -> TaskSet:
     return TaskSet.load(path) if str(path) != "-" else TaskSet(**parse_tasks(sys.stdin.buffer.read(), "standard input"))
 
 
-def warn_of_collapse(tasks: TaskSet) -> None:
-    """A line to standard error where all tasks have one mixture: a model that has not learned says this of any task."""
-    mixture = (tasks if tasks.prior is None else tasks.resized(_LARGE)).mean_mixture()
-    if len(tasks) > 1 and mixture.shape[1] > 1 and (mixture.max(axis=0) - mixture.min(axis=0)).max() < _ALIKE:
-        remark(
-            f"all {len(tasks):,} tasks are alike to this model, so their distances mean nothing; "
-            "it was probably trained on too few tasks, or on data of another kind"
-        )
+def warn_of_collapse(*sets: TaskSet) -> None:
+    """A line to standard error where all tasks that were loaded are alike; of tasks that are embedded ``PTM.embed`` tells it."""
+    from tasktheme.tasks.alike import all_alike
+
+    if distributed.leads() and (line := all_alike(*sets)) is not None:
+        remark(line)
 
 
 def warn_of_sizes(*sets: TaskSet) -> None:
     """A line to standard error where some tasks are so much larger than others that a distance tells sizes, not contents."""
-    low = max(1, min(int(tasks.sizes.min(initial=_LARGE)) for tasks in sets))
+    low = max(1, min(int(tasks.sizes.min(initial=_MANY)) for tasks in sets))
     high = max(int(tasks.sizes.max(initial=0)) for tasks in sets)
     if high >= _LARGER * low:
         remark(

@@ -74,7 +74,7 @@ def test_npz_with_other_keys(tmp_path: Path, arrays: dict[str, Any]) -> None:
 
 def test_an_npz_of_many_tasks_says_how_to_read_them(tmp_path: Path) -> None:
     np.savez(tmp_path / "tasks.npz", **{f"customer{i}": X for i in range(500)})
-    with pytest.raises(DataError, match=r"got customer0, customer1, customer2 and 497 more; .*--unlabelled$"):
+    with pytest.raises(DataError, match=r"got customer0, customer1, customer2 and 497 more; .*--unlabelled of fit, "):
         load_dataset(tmp_path / "tasks.npz")
 
 

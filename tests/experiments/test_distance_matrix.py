@@ -27,9 +27,16 @@ def test_tasks_stand_in_blocks_of_one_group() -> None:
     assert (listed == block_tasks(data, groups=3, tasks=4, ways=5, seed=2)).all()
 
 
-@pytest.mark.parametrize(("groups", "tasks"), [(1, 5), (5, 5), (3, 1)])
-def test_too_few_groups_or_tasks_are_refused(groups: int, tasks: int) -> None:
-    with pytest.raises(DataError, match="at least two tasks of each of 2 to 4 groups"):
+@pytest.mark.parametrize(
+    ("groups", "tasks", "said"),
+    [
+        (1, 5, "at least two tasks of each of two groups, got 5 of 1"),
+        (5, 5, r"only 4 groups .* have 5 classes, 5 were asked for: --groups 4, or hold out more"),
+        (3, 1, "got 1 of 3"),
+    ],
+)
+def test_too_few_groups_or_tasks_are_refused(groups: int, tasks: int, said: str) -> None:
+    with pytest.raises(DataError, match=said):
         block_tasks(grouped(), groups=groups, tasks=tasks, ways=5, seed=0)
 
 

@@ -251,3 +251,8 @@ class DataSplit:
     train: Dataset
     test: Dataset
     val: Dataset | None = None
+
+    def inverted(self) -> DataSplit:
+        """The same images in all parts with black and white exchanged, see :meth:`Dataset.inverted`."""
+        val = None if self.val is None else self.val.inverted()
+        return replace(self, train=self.train.inverted(), test=self.test.inverted(), val=val)

@@ -39,7 +39,8 @@ def dataset_from_npz(file: Path) -> Dataset:
     if not {"x", "y"} <= set(arrays) <= {"x", "y", "groups"}:
         more = f" and {len(arrays) - _SHOWN:,} more" if len(arrays) > _SHOWN else ""
         some = ", ".join(map(shorten, [*arrays][:_SHOWN])) + more
-        hint = "; where each array is a task: load_tasks, or --unlabelled" if arrays else ""
+        commands = "fit, refit, embed, explore and plot themes"
+        hint = f"; where each array is a task: load_tasks, or --unlabelled of {commands}" if arrays else ""
         raise DataError(f"{str(file)!r}: expected the arrays x, y and perhaps groups, got {some or 'none'}{hint}")
     return Dataset.from_arrays(arrays["x"], arrays["y"], arrays.get("groups"), name=file.stem)
 

@@ -71,10 +71,12 @@ def block_tasks(dataset: Dataset, *, groups: int, tasks: int, ways: int, seed: i
         raise DataError(
             f"a matrix of blocks needs two groups with {ways} classes, but {dataset.name!r} has {len(fitting)}: hold out more"
         )
-    if not 2 <= groups <= len(fitting) or tasks < 2:
+    if groups < 2 or tasks < 2:
+        raise DataError(f"a matrix of blocks needs at least two tasks of each of two groups, got {tasks} of {groups}")
+    if groups > len(fitting):
         raise DataError(
-            f"a matrix of blocks needs at least two tasks of each of 2 to {len(fitting)} groups "
-            f"(those of {dataset.name!r} with {ways} classes), got {tasks} of {groups}"
+            f"only {len(fitting)} groups of the held-out part of {dataset.name!r} have {ways} classes, {groups} were asked for: "
+            f"--groups {len(fitting)}, or hold out more"
         )
     generator = np.random.default_rng(seed)
     rows = [

@@ -99,6 +99,8 @@ def plan_lifelong(
 
 def _built(name: str, model: PTM | None, probe: MetaLearner | None) -> tuple[Policy, dict[str, Any]]:
     """A policy, and what tells it from others of its name."""
+    if name == "task2vec" and probe is None:
+        raise SettingsError("the policy 'task2vec' needs a probe network: give --probe, a folder that meta-train maml wrote")
     policy = build_policy(name, probe=None if probe is None else probe.learner)
     about: dict[str, Any] = {key: value for key, value in vars(policy).items() if isinstance(value, int | float | str)}
     if "gamma" in policy.needs:
