@@ -34,7 +34,8 @@ def make_stock(folder: Path) -> None:
     np.save(folder / "one.npy", x)
 
     images = tt.load_dataset(folder / "photos", size=16, progress=False)
-    model = tt.PTM(settings=IMAGE_SETTINGS).fit(images.train, tasks=4, progress=False)
+    settings = IMAGE_SETTINGS.changed({"network_start": "data"})  # else all tasks were alike to it, and commands would say so
+    model = tt.PTM(settings=settings).fit(images.train, tasks=4, progress=False)
     model.save(folder / "model")
     tasks = model.embed(images.train.episodes(ways=2, shots=2, n=8))
     tasks = tasks.with_columns(name=[f"task {i}" for i in range(8)])
