@@ -198,7 +198,7 @@ class PTM:
             posterior = self._posterior(fitted, log_likelihood, embedded.mask)
             gamma[which] = posterior.gamma.double().cpu().numpy()
             converged[which] = posterior.converged.cpu().numpy()
-            explained[which] = _explained(fitted.themes, log_likelihood, embedded.mask).double().cpu().numpy()
+            explained[which] = fitted.themes.explained(log_likelihood, embedded.mask).double().cpu().numpy()
         gamma, converged, explained = distributed.filled(gamma), distributed.filled(converged), distributed.filled(explained)
         if isinstance(source, Episodes):
             sizes = source.batch.mask.sum(dim=1).numpy()
@@ -378,13 +378,6 @@ def _log_likelihood(themes: Themes, embedded: EmbeddedTasks) -> Tensor:
     points = max(1, _NUMBERS_AT_ONCE // themes.mu.numel())
     pieces = zip(embedded.m.flatten(0, 1).split(points), embedded.s.flatten(0, 1).split(points), strict=True)
     return torch.cat([themes.expected_log_likelihood(m, s) for m, s in pieces]).unflatten(0, embedded.mask.shape)
-
-
-def _explained(themes: Themes, log_likelihood: Tensor, mask: Tensor) -> Tensor:
-    """(T,) the mean log-likelihood of each task's data points under the mixture of all themes by their shares."""
-    share = (themes.share / themes.share.sum()).clamp_min(torch.finfo(themes.share.dtype).tiny)
-    each = torch.logsumexp(log_likelihood + share.log(), dim=-1)
-    return torch.where(mask, each, torch.zeros_like(each)).sum(dim=-1) / mask.sum(dim=-1)
 
 
 def _numpy(tensor: Tensor) -> npt.NDArray[np.float32]:

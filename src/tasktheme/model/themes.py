@@ -99,3 +99,9 @@ class Themes:
     def expected_log_likelihood(self, m: Float[Tensor, "*N D"], s: Float[Tensor, "*N D"]) -> Float[Tensor, "*N K"]:
         """E_q(u)[ln N(u; mu_k, Sigma_k)] for q(u) = N(m, diag(s^2))."""
         return gaussian.expected_log_likelihood(m, s, self.mu, self.whitening)
+
+    def explained(self, log_likelihood: Float[Tensor, "T N K"], mask: Bool[Tensor, "T N"]) -> Float[Tensor, " T"]:
+        """The mean over a task's data points of ln sum_k share_k exp E[ln N]: how well the themes explain it."""
+        share = self.share.clamp_min(torch.finfo(self.share.dtype).tiny)
+        each = torch.logsumexp(log_likelihood + share.log(), dim=-1)
+        return torch.where(mask, each, torch.zeros_like(each)).sum(dim=-1) / mask.sum(dim=-1)
