@@ -338,7 +338,7 @@ def test_damaged_images_name_the_option_that_leaves_them_out(run, model: Path, t
 def test_tasks_of_very_different_sizes_are_told_where_distances_are_compared(run, tasks: Path, tmp_path: Path) -> None:
     tt.TaskSet.load(tasks).resized(24).save(tmp_path / "large.parquet")
     tt.TaskSet.load(tasks).resized(23).save(tmp_path / "larger.parquet")
-    for command in ("nearest", "novelty"):
+    for command in ("nearest", "novelty", "distances"):
         assert "12 to 24 data points, " in run(command, tasks, tmp_path / "large.parquet")[2]
         assert run(command, tasks, tmp_path / "large.parquet", "--resized", 12)[2] == ""
         assert run(command, tasks, tmp_path / "larger.parquet")[2] == ""
@@ -648,6 +648,9 @@ def test_explore_takes_a_folder_of_tasks(run, model: Path, tmp_path: Path) -> No
     assert run("embed", model, customers, "--out", file, "--quiet")[0] == 0
     assert run("explore", model, file, "--data", customers, "--out", tmp_path / "b.html", "--quiet")[0] == 0
     assert explored(tmp_path / "b.html")["images"] == page["images"]
+    assert "the tasks have 1 to 3 data points" in err  # which tells sizes apart; so, unless all count as one size:
+    code, _, err = run("explore", model, file, "--out", tmp_path / "c.html", "--resized", 2)
+    assert (code, err, explored(tmp_path / "c.html")["resized"]) == (0, "", 2)
 
 
 def test_version_and_help(run) -> None:
@@ -742,7 +745,8 @@ assert not hasattr(tt, "absent")
         ("distances {tasks} --kind earth-mover", "--model"),
         ("distances {tasks} --kind earth-mover --model {tmp}/absent", "no model folder"),
         ("distances {tasks} --model {model}", "--model: this goes with --kind earth-mover"),
-        ("distances {tasks} --resized 0", "at least 1, got 0"),
+        ("distances {tasks} --resized 0", "--resized"),
+        ("explore {model} {tasks} --out {tmp}/a.html --resized 0", "--resized"),
         ("embed {model} glyphs --out {tmp}/t.txt", ".parquet, .csv, .npz"),
         ("evaluate {model} glyphs --out {tmp}/m.csv", "m.csv': the ending must be .json"),
         ("nearest {tasks} {tasks} --out {tasks}", "exists already"),

@@ -41,7 +41,7 @@ from tasktheme.options import (
 )
 from tasktheme.plot_commands import check_picture, save_picture
 from tasktheme.source import Source
-from tasktheme.task_tables import check_out, load_file, pipe_csv, warn_of_collapse
+from tasktheme.task_tables import Resized, check_out, load_file, pipe_csv, warn_of_collapse, warn_of_sizes
 
 if TYPE_CHECKING:
     from tasktheme.data.dataset import Dataset
@@ -188,6 +188,7 @@ def explore(
     data: Annotated[
         str | None, typer.Option(help="Where the tasks of a file came from, to show their images.", metavar="DATA")
     ] = None,
+    resized: Resized = None,
     title: Annotated[str, typer.Option(help="Heading of the page.")] = "Atlas of tasks",
     part: PartOf = Part.test,
     ways: Ways = None,
@@ -209,7 +210,8 @@ def explore(
     """Write one page that opens offline: a map of all tasks, their images, mixtures and neighbours, and the themes.
 
     Tasks are drawn and embedded as by `embed`, with the same options, or come from its file. With `--data` the file's tasks
-    get their images back: repeat the options that `embed` had.
+    get their images back: repeat the options that `embed` had. Of tasks that differ much in size, `--resized 20` compares what
+    they hold, not how much.
 
     Examples: `tasktheme explore glyphs-model glyphs --out atlas.html -n 500`,
     `tasktheme explore my-model customers/ --out atlas.html`,
@@ -246,7 +248,9 @@ def explore(
     trained = loaded.trained_on
     source = data or ("a pipe" if tasks == "-" else tasks)
     facts = [("Tasks from", source), ("Trained on", f"{trained['tasks']:,} tasks of {trained['data']}")]
-    write_explorer(out, model=loaded, tasks=embedded, origin=origin, title=title, facts=facts)
+    if resized is None:
+        warn_of_sizes(embedded)
+    write_explorer(out, model=loaded, tasks=embedded, origin=origin, resized=resized, title=title, facts=facts)
     if not quiet:
         typer.echo(f"wrote {out}: {counted(len(embedded), 'task')}, {out.stat().st_size / 1e6:.1f} MB")
         typer.echo(f"open   {out.resolve().as_uri()}")

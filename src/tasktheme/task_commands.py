@@ -95,6 +95,7 @@ def distances(
     if kind is not DistanceName.earth_mover:
         refuse_given({"--model": model}, "this goes with --kind earth-mover: leave it out")
     first, second = _load_pair(tasks, others if others is not None else tasks, resized)
+    warn_of_sizes(first, second)
     matrix = _matrix(first, second, kind, model)
     if out is not None:
         _write_matrix(matrix, out)

@@ -25,7 +25,8 @@ Tasks = Annotated[
     typer.Argument(help="Tasks that embed wrote (.parquet, .csv, .npz), or - for a pipe.", metavar="TASKS", show_default=False),
 ]
 Resized = Annotated[
-    int | None, typer.Option("--resized", metavar="N", help="Compare as if each task had N data points: by content, not by size.")
+    int | None,
+    typer.Option("--resized", metavar="N", min=1, help="Compare as if each task had N data points: by content, not by size."),
 ]
 TableOut = Annotated[Path | None, typer.Option(help="Write a table: .parquet, .csv or .npz.")]
 

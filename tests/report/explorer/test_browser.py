@@ -285,3 +285,20 @@ def test_vectors_a_single_task_and_no_group_have_their_empty_states(visit, tmp_p
     arrive(page, "#compare")
     page.locator("#panel", has_text="only one task").wait_for()
     assert "group" not in page.locator("#colour option").all_inner_texts()
+
+
+def test_tasks_brought_to_one_size_are_compared_so_and_say_so(
+    visit, tmp_path: Path, model: tt.PTM, drawings: tt.Dataset
+) -> None:
+    images = drawings.x
+    tasks = model.embed([images[:4], images[:40], images[40:60]])
+    page = visit(write_explorer(tmp_path / "a.html", model=model, tasks=tasks, resized=5), "#task-0")
+    assert "4, compared as 5" in page.locator("#panel .facts").inner_text()
+    page.goto(f"{(tmp_path / 'a.html').as_uri()}#compare-1-2")
+    arrive(page, "#compare-1-2")
+    page.locator("#panel .way").first.wait_for()
+    one_size = tasks.resized(5)
+    assert numbers(page.locator(".way strong").first.inner_text())[0] == pytest.approx(one_size.kl(one_size)[1, 2], rel=6e-3)
+    assert "A has 40 data points, B 20: they are compared as if both had 5." in page.locator("#panel").inner_text()
+    page.goto(f"{(tmp_path / 'a.html').as_uri()}#about")
+    page.locator("#panel", has_text="every task counts as 5 data points").wait_for()

@@ -48,6 +48,17 @@ def test_numbers_survive_packing(model: tt.PTM, tasks: tt.TaskSet) -> None:
     assert sum(payload["share"]) == pytest.approx(1.0, abs=1e-4)
 
 
+def test_resized_tasks_keep_their_own_number_of_data_points(model: tt.PTM, tasks: tt.TaskSet) -> None:
+    small, plain = build_payload(model, tasks, None, resized=3), build_payload(model, tasks, None)
+    wanted = tasks.resized(3)
+    found = unpacked(small["concentration"], "<f4").reshape(wanted.concentration.shape)
+    np.testing.assert_array_equal(found, wanted.concentration.astype(np.float32))
+    np.testing.assert_allclose(unpacked(small["entropy"], "<f4"), wanted.entropy(), rtol=1e-6)
+    assert small["sizes"] == plain["sizes"]
+    assert (small["resized"], plain["resized"]) == (3, None)
+    assert small["place"] == build_payload(model, wanted, None)["place"] != plain["place"]
+
+
 def test_tasks_show_their_own_images(model: tt.PTM, drawings: tt.Dataset) -> None:
     episodes = drawings.episodes(ways=3, shots=4, n=12, seed=3)
     payload = build_payload(model, model.embed(episodes), episodes)

@@ -22,8 +22,9 @@ _SHARES = 65_535  # steps of a share as two bytes
 _STOPS = 64  # colours of a scale
 
 
-def build_payload(model: PTM, tasks: TaskSet, origin: Origin | None) -> dict[str, Any]:
+def build_payload(model: PTM, tasks: TaskSet, origin: Origin | None, resized: int | None = None) -> dict[str, Any]:
     """Everything the page shows, ready for JSON. KL distances are not in it: the page computes them exactly."""
+    sizes, tasks = tasks.sizes, tasks if resized is None else tasks.resized(resized)
     place, stress = place_tasks(tasks)
     low, high = tasks.interval(LEVEL)
     groups, group = _groups(tasks)
@@ -37,7 +38,8 @@ def build_payload(model: PTM, tasks: TaskSet, origin: Origin | None) -> dict[str
         "high": packed(np.round(high * _SHARES), np.uint16),
         "entropy": packed(tasks.entropy(), np.float32),
         "place": packed(place, np.float32),
-        "sizes": packed(tasks.sizes, np.uint32),
+        "sizes": packed(sizes, np.uint32),
+        "resized": resized,
         "converged": packed(tasks.converged, np.uint8),
         "group": packed(group, np.int32),
         "groups": groups,

@@ -44,6 +44,7 @@ def write_explorer(
     model: PTM,
     tasks: TaskSet,
     origin: TaskData | None = None,
+    resized: int | None = None,
     title: str = "Atlas of tasks",
     facts: Sequence[tuple[str, str]] = (),
 ) -> Path:
@@ -54,6 +55,7 @@ def write_explorer(
         model: for its themes.
         tasks: what the page is about; the column "group" colours the map, all columns are shown and searched.
         origin: what ``embed`` was given, for the tasks' images; without it none are shown.
+        resized: compare as if each task had so many data points, see :meth:`TaskSet.resized`: by content, not by size.
         title: heading of the page.
         facts: (label, value) pairs for the page's About.
     """
@@ -66,7 +68,7 @@ def write_explorer(
         check_origin(tasks, source)
     about = {"title": title, "facts": list(facts), "version": __version__, "model": model.fingerprint}
     target = Path(path)
-    html = _page({**about, **build_payload(model, tasks, source)})
+    html = _page({**about, **build_payload(model, tasks, source, resized)})
     make_folder(target.absolute().parent)
     write_file(target, html.encode("utf-8", errors="replace"))
     return target

@@ -40,7 +40,9 @@ function compareView(i, j) {
     way(i, j, "A", "B"), way(j, i, "B", "A"),
     el("p", { class: "lead" }, i === j ? "A task has distance 0 to itself." : verdict(i, j)),
     sizes[i] === sizes[j] ? null : el("p", { class: "small faint" },
-      `A has ${count(sizes[i], "data point")}, B ${comma(sizes[j])}: more data make a distribution narrower, and part of both distances is that.`),
+      `A has ${count(sizes[i], "data point")}, B ${comma(sizes[j])}: `, page.resized === null
+        ? "more data make a distribution narrower, and part of both distances is that."
+        : `they are compared as if both had ${comma(page.resized)}.`),
     el("h3", {}, "What they are made of"), mixture([i, j]),
   ];
 }

@@ -14,7 +14,7 @@ function neighbours(i, found, distances) {
 
 function taskFacts(i) {
   const others = Object.entries(page.columns).filter(([name]) => name !== "name").map(([name, column]) => [name, column[i]]);
-  const facts = [["group", groupName(i)], ...others, ["data points", comma(sizes[i])], ["number", String(i)]].filter(([, value]) => value);
+  const facts = [["group", groupName(i)], ...others, ["data points", comma(sizes[i]) + (sizes[i] === (page.resized ?? sizes[i]) ? "" : `, compared as ${comma(page.resized)}`)], ["number", String(i)]].filter(([, value]) => value);
   return el("dl", { class: "facts" }, facts.flatMap(([name, value]) => [el("dt", {}, named(name)), el("dd", {}, named(value))]));
 }
 
