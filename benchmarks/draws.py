@@ -2,12 +2,13 @@
 
     python benchmarks/draws.py omniglot omniglot-default omniglot-wide
     python benchmarks/draws.py omniglot omniglot-wide refit-1 refit-2 --even --draws 1 2 3 4 5
+    python benchmarks/draws.py omniglot omniglot-default omniglot-wide --apart
 
 A row for each distance: AUC of "same group" on each draw of 200 tasks of five classes, its mean, and the means of average
 precision and of the share of tasks whose nearest is of the same group. Distances: KL by each model; of several models the sum of
 their KLs, which is the KL between the products of their Dirichlets; of the first model's embeddings the means and the Gaussians
 (Fréchet), and those of PCA-16 of the data points. ``--even`` gives each group the same number of tasks, where a draw of the
-library leaves that to chance.
+library leaves that to chance; ``--apart`` too, and as many as its classes are enough for with no class in two tasks.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import argparse
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 import tasktheme as tt
@@ -33,13 +35,17 @@ def main() -> None:
     parser.add_argument("data")
     parser.add_argument("models", nargs="+", help="all of one size of images")
     parser.add_argument("--draws", type=int, nargs="+", default=[1, 2, 3, 4, 5], help="seeds of the tasks")
-    parser.add_argument("--even", action="store_true", help="the same number of tasks of each group")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument("--even", action="store_true", help="the same number of tasks of each group")
+    kinds.add_argument("--apart", action="store_true", help="likewise, with no class in two tasks")
     words = parser.parse_args()
     models = {name: tt.PTM.load(name) for name in words.models}
     test = tt.load_dataset(words.data, size=next(iter(models.values())).point_shape[-1]).test
     rows: dict[str, list[Retrieval]] = {}
     for seed in words.draws:
-        episodes = even_tasks(test, seed) if words.even else test.episodes(WAYS, SHOTS, TASKS, seed=seed)
+        listed = even_tasks(test, seed, apart=words.apart) if words.even or words.apart else None
+        ways, n = (WAYS, TASKS) if listed is None else (None, None)
+        episodes = test.episodes(ways, SHOTS, n, seed=seed, tasks=listed)
         group = np.asarray(episodes.groups())
         for name, matrix in distances(models, episodes, seed):
             rows.setdefault(name, []).append(retrieval(matrix, group))
@@ -52,12 +58,14 @@ def main() -> None:
         print(f"{name:<{width}}{cells}  {precision:9.3f}  {nearest:7.3f}", flush=True)
 
 
-def even_tasks(data: tt.Dataset, seed: int) -> Episodes:
-    """As many tasks of each group, of random classes."""
+def even_tasks(data: tt.Dataset, seed: int, *, apart: bool) -> npt.NDArray[np.int64]:
+    """(T, WAYS) random classes of tasks, as many of each group; with ``apart`` no class is in two tasks."""
     random, groups = np.random.default_rng(seed), range(len(data.group_names))
     members = [np.flatnonzero(data.class_group == group) for group in groups]
-    table = [random.choice(members[group], WAYS, replace=False) for group in groups for _ in range(TASKS // len(groups))]
-    return data.episodes(shots=SHOTS, seed=seed, tasks=np.array(table))
+    if apart:
+        each = min(map(len, members)) // WAYS
+        return np.concatenate([random.permutation(own)[: each * WAYS].reshape(each, WAYS) for own in members])
+    return np.array([random.choice(own, WAYS, replace=False) for own in members for _ in range(TASKS // len(groups))])
 
 
 def distances(models: dict[str, tt.PTM], episodes: Episodes, seed: int) -> Iterator[tuple[str, Floats]]:

@@ -287,9 +287,7 @@ def test_vectors_a_single_task_and_no_group_have_their_empty_states(visit, tmp_p
     assert "group" not in page.locator("#colour option").all_inner_texts()
 
 
-def test_tasks_brought_to_one_size_are_compared_so_and_say_so(
-    visit, tmp_path: Path, model: tt.PTM, drawings: tt.Dataset
-) -> None:
+def test_tasks_brought_to_one_size_are_compared_so_and_say_so(visit, tmp_path: Path, model: tt.PTM, drawings: tt.Dataset) -> None:
     images = drawings.x
     tasks = model.embed([images[:4], images[:40], images[40:60]])
     page = visit(write_explorer(tmp_path / "a.html", model=model, tasks=tasks, resized=5), "#task-0")
