@@ -16,6 +16,7 @@ import tasktheme as tt
 from oracles.small import SMALL, small_images, small_vectors
 from tasktheme.device import find_device
 from tasktheme.errors import DataError, ModelFileError, NotFittedError, OutputError, SettingsError
+from tasktheme.evaluation import evaluate
 from tasktheme.model.themes import Themes
 from tasktheme.tasks.files import stream_tasks
 from tasktheme.training.embedding import TaskPoints
@@ -488,3 +489,66 @@ def test_log_likelihoods_are_those_of_the_themes_mixture() -> None:
             for share, mu, Sigma in zip(model.themes.share.numpy(), model.themes.mu.numpy(), covariance, strict=True)
         )
         assert found == pytest.approx(np.log(density).mean(), rel=1e-3)
+
+
+def test_aspects_are_models_of_every_so_many_th_dimension() -> None:
+    generator = np.random.default_rng(0)
+    centres = generator.normal(scale=4.0, size=(5, 6))
+    tasks = [centres[generator.choice(5, size=20 + i)] + generator.normal(size=(20 + i, 6)) for i in range(12)]
+
+    def fitted(columns: slice) -> tt.PTM:
+        return tt.PTM(settings=tt.Settings(themes=2), device="cpu").fit([x[:, columns] for x in tasks], tasks=20, progress=False)
+
+    how = {"themes": 4, "covariance": "diagonal", "unused_themes": "keep", "covariance_floor": 0.1}
+    whole = fitted(slice(None)).refit(tasks, aspects=2, progress=False, **how)
+    found = whole.embed(tasks)
+    assert (found.aspects, whole.themes.mu.shape) == (2, (8, 3))
+    assert repr(whole).startswith("PTM(themes=4 in each of 2 aspects, latent_dim=6,")
+    parts = []
+    for columns in (slice(0, None, 2), slice(1, None, 2)):
+        own = [x[:, columns] for x in tasks]
+        parts.append(fitted(columns).refit(own, progress=False, **how).embed(own))
+    np.testing.assert_allclose(found.concentration, np.concatenate([part.concentration for part in parts], axis=1), rtol=1e-4)
+    assert found.log_likelihood is not None
+    np.testing.assert_allclose(found.log_likelihood, sum(part.log_likelihood for part in parts), rtol=1e-4)
+    np.testing.assert_allclose(found.kl(found), sum(part.kl(part) for part in parts), rtol=1e-3, atol=1e-4)
+    np.testing.assert_array_equal(found.converged, np.logical_and(*(part.converged for part in parts)))
+
+
+def test_a_model_of_aspects_is_saved_embeds_decodes_and_sums_up(model: tt.PTM, data: tt.Dataset, tmp_path: Path) -> None:
+    fine = model.refit(data, themes=2, aspects=5, polish_tasks=6, polish_start="tasks", progress=False)
+    fine.save(tmp_path / "fine")
+    loaded = tt.PTM.load(tmp_path / "fine")
+    assert_same_weights(loaded, fine)
+    episodes = data.episodes(ways=2, shots=3, n=6, seed=1)
+    np.testing.assert_array_equal(loaded.embed(episodes).concentration, fine.embed(episodes).concentration)
+    np.testing.assert_array_equal(fine.mean_embedding(episodes), model.mean_embedding(episodes))
+    np.testing.assert_array_equal(fine.point_embeddings(episodes), model.point_embeddings(episodes))
+    decoded = fine.decode_themes()
+    assert decoded is not None
+    assert decoded.shape == (10, *data.point_shape)
+    summary = {theme.theme: theme for theme in fine.summary(data)}
+    assert sum(theme.share for theme in summary.values()) == pytest.approx(1.0)
+    for aspect in range(5):  # each data point has one likeliest theme of each aspect
+        assert summary[2 * aspect].typical or summary[2 * aspect + 1].typical
+    found = evaluate(fine, data, ways=2, shots=3, n=20)
+    assert (found.bound, found.reconstruction) == (None, None)
+    assert 0.5 <= found.largest_share <= 1.0  # of two themes in each aspect
+    again = fine.refit(data, themes=3, aspects=1, polish_tasks=6, polish_start="themes", progress=False)
+    assert_same_weights(again, model.refit(data, themes=3, polish_tasks=6, progress=False))
+
+
+def test_aspects_that_cannot_be_say_so(model: tt.PTM, data: tt.Dataset) -> None:
+    with pytest.raises(SettingsError, match="of 5 dimensions cannot be dealt out to 2 aspects alike"):
+        model.refit(data, aspects=2)
+    with pytest.raises(SettingsError, match="themes='auto' chooses for one aspect"):
+        model.refit(data, themes="auto", aspects=5)
+    with pytest.raises(SettingsError, match="fit with aspects = 1, then refit"):
+        tt.PTM(settings=SMALL, aspects=5).fit(data, tasks=8)
+    fine = model.refit(data, themes=2, aspects=5, polish_tasks=6, progress=False)
+    with pytest.raises(SettingsError, match="no distance between them"):
+        fine.theme_distances()
+    with pytest.raises(SettingsError, match="models of one aspect"):
+        fine.held_out_bound(data.episodes(ways=2, shots=4, n=2))
+    with pytest.raises(SettingsError, match="'aspects' must be at least 1"):
+        tt.Settings(aspects=0)

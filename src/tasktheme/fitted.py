@@ -30,7 +30,7 @@ class Fitted:
         check_tensors(tensors, expected_tensors(settings, point_shape))
         networks = Networks(settings, point_shape, device)
         networks.load(tensors)
-        themes = Themes.from_tensors(tensors, floor=settings.covariance_floor, device=device)
+        themes = Themes.from_tensors(tensors, floor=settings.covariance_floor, device=device, aspects=settings.aspects)
         if not bool(themes.valid):
             raise RuntimeError("its themes are not finite, or their covariances not positive definite")
         return cls(networks, themes)
@@ -50,8 +50,8 @@ def expected_tensors(settings: Settings, point_shape: tuple[int, ...]) -> dict[s
     with torch.device("meta"):
         networks = Networks(settings, point_shape, torch.device("meta"))
         dimensions = settings.latent_dim if networks.decoder is not None else point_shape[0]  # no decoder: the data's own
-        mu = torch.empty(settings.themes, dimensions)
-        Sigma = torch.empty(settings.themes, dimensions, dimensions) if settings.covariance == "full" else mu
+        mu = torch.empty(settings.aspects * settings.themes, dimensions // settings.aspects)
+        Sigma = torch.empty(*mu.shape, mu.shape[1]) if settings.covariance == "full" else mu
         return {
             **networks.state_dict(),
             **{f"themes.{name}": mu[:, 0] for name in ("alpha", "n")},

@@ -21,7 +21,7 @@ from tasktheme.device import find_device
 from tasktheme.errors import DataError, ModelFileError, NotFittedError, SettingsError, TrainingWarning, out_of_memory
 from tasktheme.fitted import Fitted
 from tasktheme.maths import gaussian
-from tasktheme.model.e_step import TaskPosterior, e_step
+from tasktheme.model.e_step import e_step
 from tasktheme.model.themes import Themes
 from tasktheme.negatives import are_negatives
 from tasktheme.nets.build import Networks
@@ -42,9 +42,9 @@ from tasktheme.training.loop import Trainer
 from tasktheme.training.resumable import check_run, run_resumably
 
 _REFITTED = frozenset(  # settings of themes and of the tasks that they are fitted to; the others are the encoder's
-    {"themes", "choose_themes", "covariance", "covariance_floor", "concentration", "learn_concentration", "unused_themes"}
-    | {"e_step_iterations", "polish_tasks", "polish_sweeps", "polish_start", "covariance_prior", "embed_iterations"}
-    | {"embed_tolerance", "ways", "t_shots", "v_shots", "seed"}
+    {"themes", "choose_themes", "aspects", "concentration", "learn_concentration", "unused_themes", "e_step_iterations"}
+    | {"covariance", "covariance_floor", "covariance_prior", "polish_tasks", "polish_sweeps", "polish_start"}
+    | {"embed_iterations", "embed_tolerance", "ways", "t_shots", "v_shots", "seed"}
 )
 _NUMBERS_AT_ONCE = 1 << 26  # of the K x D numbers behind each data point's likelihoods
 _TASKS_IN_PART = 10_000  # of a stream
@@ -90,8 +90,9 @@ class PTM:
         if self._fitted:
             state = f"fitted on {about['tasks']:,} tasks of {about['data']!r}"
             state += f", themes refitted to {about['themes_refitted_to']!r}" if "themes_refitted_to" in about else ""
-        dim = self._fitted.themes.mu.shape[1] if self._fitted else self.settings.latent_dim
-        return f"PTM(themes={self.settings.themes}, latent_dim={dim}, {state})"
+        dim = self._fitted.themes.dimensions if self._fitted else self.settings.latent_dim
+        aspects = f" in each of {self.settings.aspects} aspects" if self.settings.aspects > 1 else ""
+        return f"PTM(themes={self.settings.themes}{aspects}, latent_dim={dim}, {state})"
 
     def fit(
         self,
@@ -120,6 +121,8 @@ class PTM:
         dataset = as_dataset(data)
         tasks, file = check_run(tasks, checkpoint, resume=resume, every=checkpoint_every)
         settings = self._asked if self.settings is self._found else self.settings
+        if settings.aspects > 1:
+            raise SettingsError("aspects are of a refit: fit with aspects = 1, then refit with more")
         if settings.classification_weight > 0.0 and dataset.unlabelled:
             raise SettingsError("unlabelled tasks cannot train a classification loss: set classification_weight = 0")
         if settings.validation_responsibilities == "reused" and dataset.unlabelled and dataset.counts.min() < 2:
@@ -156,7 +159,8 @@ class PTM:
 
         Episodes and arrays are the very tasks (where they are more than ``polish_tasks``, as many of them, at random); from a
         labelled data set tasks are drawn.
-        ``changes`` are settings that concern themes or tasks: ``themes=32``, ``themes="auto"``, ``covariance="diagonal"``, ...
+        ``changes`` are settings that concern themes or tasks: ``themes=32``, ``themes="auto"``, ``covariance="diagonal"``,
+        ``aspects=8`` for so many themes in each of eight parts of the embedding, which tells tasks apart better, ...
         """
         networks = self._require_fitted().networks
         for name in changes:
@@ -166,6 +170,7 @@ class PTM:
         check_points(networks, dataset)
         settings = self.settings.changed({"choose_themes": False, **changes})
         _check_enough(dataset, settings.themes)
+        _check_aspects(settings, self.themes.dimensions)
         trainer = Trainer(settings, networks, dataset, 1, self.device)
         trainer.refit_themes(progress=progress)
         model = PTM(settings=trainer.settings, device=str(self.device))
@@ -195,9 +200,8 @@ class PTM:
         converged, explained = np.zeros(len(gamma), dtype=np.bool_), np.zeros(len(gamma))
         for which, embedded in embedded_batches(fitted.networks, source, self.device, progress=progress, points=points):
             log_likelihood = _log_likelihood(fitted.themes, embedded)
-            posterior = self._posterior(fitted, log_likelihood, embedded.mask)
-            gamma[which] = posterior.gamma.double().cpu().numpy()
-            converged[which] = posterior.converged.cpu().numpy()
+            found = self._posterior(fitted.themes, log_likelihood, embedded.mask)
+            gamma[which], converged[which] = found[0].double().cpu().numpy(), found[1].cpu().numpy()
             explained[which] = fitted.themes.explained(log_likelihood, embedded.mask).double().cpu().numpy()
         gamma, converged, explained = distributed.filled(gamma), distributed.filled(converged), distributed.filled(explained)
         if isinstance(source, Episodes):
@@ -206,7 +210,7 @@ class PTM:
         else:
             sizes, columns = source.counts, {"name": list(source.class_names)}
         prior = fitted.themes.alpha.double().cpu().numpy()
-        return TaskSet(gamma, sizes, converged, columns, fitted.fingerprint, prior, explained)
+        return TaskSet(gamma, sizes, converged, columns, fitted.fingerprint, prior, explained, fitted.themes.aspects)
 
     def embed_stream(self, tasks: EpisodeStream, *, progress: bool = False) -> Iterator[TaskSet]:
         """What :meth:`embed` gives, some thousands of tasks at a time and in order, in memory that does not grow with them.
@@ -226,7 +230,7 @@ class PTM:
     def mean_embedding(self, tasks: TaskData, *, progress: bool = False) -> npt.NDArray[np.float32]:
         """(T, D) the mean embedding of each task's data points: a plain vector to compare the themes with."""
         source, networks = as_tasks(tasks), self._require_fitted().networks
-        means = np.zeros((count_tasks(source), self.themes.mu.shape[1]), dtype=np.float32)
+        means = np.zeros((count_tasks(source), self.themes.dimensions), dtype=np.float32)
         for which, embedded in embedded_batches(networks, source, self.device, progress=progress):
             weight = embedded.mask.unsqueeze(-1)
             means[which] = _numpy((embedded.m * weight).sum(dim=1) / weight.sum(dim=1))
@@ -235,7 +239,7 @@ class PTM:
     def point_embeddings(self, tasks: Episodes, *, progress: bool = False) -> npt.NDArray[np.float32]:
         """(T, N, D) the mean embedding m of each data point of each task, as ``tasks.batch`` lays them out; 0 where padded."""
         networks = self._require_fitted().networks
-        points = np.zeros((*tasks.batch.mask.shape, self.themes.mu.shape[1]), dtype=np.float32)
+        points = np.zeros((*tasks.batch.mask.shape, self.themes.dimensions), dtype=np.float32)
         for which, embedded in embedded_batches(networks, tasks, self.device, progress=progress):
             points[which] = _numpy(embedded.m * embedded.mask.unsqueeze(-1))
         return distributed.filled(points)
@@ -246,9 +250,12 @@ class PTM:
 
         ``bound`` is the sum of the terms at weight 1. The names are those of ``history``; ``ln_p_x`` and ``entropy_u`` are
         missing where there is no decoder, ``ln_p_y`` and ``accuracy``, which are no part of the sum, without a
-        classification loss. ``ln_p_x`` takes one draw of u for each point, by the seed. Needs two points of each class.
+        classification loss. ``ln_p_x`` takes one draw of u for each point, by the seed. Needs two points of each class, and
+        themes of one aspect.
         """
         fitted = self._require_fitted()
+        if fitted.themes.aspects > 1:
+            raise SettingsError("the held-out bound is of models of one aspect, as training has them")
         terms = held_out_terms(self.settings, fitted.themes, fitted.networks, tasks, self.device, seed=seed, progress=progress)
         bound = sum(value for name, value in terms.items() if name not in ("ln_p_y", "accuracy"))
         return {"bound": bound, **terms}
@@ -279,6 +286,8 @@ class PTM:
 
     def theme_distances(self) -> npt.NDArray[np.float64]:
         """(K, K) 2-Wasserstein distances between the themes' Gaussians: the ground cost of ``TaskSet.earth_mover``."""
+        if self.themes.aspects > 1:
+            raise SettingsError("themes of several aspects lie in different dimensions: there is no distance between them")
         factors = gaussian.whitening(self.themes.whitening.double())  # the inverse of the inverse factors
         distances = gaussian.wasserstein(self.themes.mu.double(), factors)
         array: npt.NDArray[np.float64] = distances.cpu().numpy()
@@ -289,7 +298,7 @@ class PTM:
         networks = self._require_fitted().networks
         if networks.decoder is None:
             return None
-        mu = self.themes.mu.unsqueeze(1)  # each theme as a task of one point: norms see it alone
+        mu = self.themes.centres.unsqueeze(1)  # each theme as a task of one point: norms see it alone
         with torch.no_grad():
             decoded = networks.decoder.mean(mu, torch.ones_like(mu[..., 0], dtype=torch.bool))
         return _numpy(decoded[:, 0])
@@ -302,7 +311,8 @@ class PTM:
         fitted = self._require_fitted()
         rows = some_rows(data)
         log_likelihood, share = self.theme_log_likelihood(data.x[rows]), fitted.themes.share.cpu().numpy()
-        return summarise(data, rows, log_likelihood, share, typical=typical, decoded=fitted.networks.decoder is not None)
+        decoded, aspects = fitted.networks.decoder is not None, fitted.themes.aspects
+        return summarise(data, rows, log_likelihood, share, typical=typical, decoded=decoded, aspects=aspects)
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the model to a folder, whole or not at all."""
@@ -358,20 +368,31 @@ class PTM:
         [(_, batch)] = whole_tasks(dataset, points=len(dataset))
         return embed_batch(networks.encoder, dataset.tensor.to(self.device), batch.to(self.device))
 
-    def _posterior(self, fitted: Fitted, log_likelihood: Tensor, mask: Tensor) -> TaskPosterior:
-        return e_step(
-            log_likelihood,
-            fitted.themes.alpha,
-            mask,
+    def _posterior(self, themes: Themes, log_likelihood: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Gamma (T, K) and convergence (T,) of a batch of tasks; each aspect is to the E-step as a task of its own."""
+        aspects = themes.aspects
+        posterior = e_step(
+            log_likelihood.unflatten(-1, (aspects, -1)).movedim(-2, -3),
+            themes.alpha.unflatten(-1, (aspects, -1)),
+            mask.unsqueeze(-2).expand(-1, aspects, -1),
             iterations=self.settings.embed_iterations,
             tolerance=self.settings.embed_tolerance,
         )
+        return posterior.gamma.flatten(-2), posterior.converged.all(dim=-1)
 
 
 def _check_enough(dataset: Dataset, themes: int) -> None:
     """DataError where so many themes cannot start: now, and not after a warm-up, or for want of memory."""
     if themes > len(dataset):
         raise DataError(f"{themes} themes need at least as many data points to start from, got {len(dataset)}")
+
+
+def _check_aspects(settings: Settings, dimensions: int) -> None:
+    """SettingsError where the embedding cannot be dealt out so, or the number of themes not be chosen."""
+    if dimensions % settings.aspects:
+        raise SettingsError(f"an embedding of {dimensions} dimensions cannot be dealt out to {settings.aspects} aspects alike")
+    if settings.aspects > 1 and settings.choose_themes:
+        raise SettingsError("themes='auto' chooses for one aspect: give the number of themes of each")
 
 
 def _log_likelihood(themes: Themes, embedded: EmbeddedTasks) -> Tensor:

@@ -94,6 +94,9 @@ class Settings(CheckedSettings):
     """Update alpha by Newton steps."""
     covariance_floor: float = 1e-4
     """Added to each theme's variances, as a part of the themes' average variance."""
+    aspects: int = 1
+    """Parts that the embedding's dimensions are dealt out to, each with themes of its own (refit only): a task is then a
+    distribution over the themes of every part."""
 
     # the networks
     encoder: Encoder = "auto"
@@ -177,7 +180,16 @@ class Settings(CheckedSettings):
             object.__setattr__(self, "themes", Settings.themes)
             object.__setattr__(self, "choose_themes", True)
         super().__post_init__()
-        for name in ("themes", "latent_dim", "e_step_iterations", "embed_iterations", "batch_tasks", "t_shots", "v_shots"):
+        for name in (
+            "themes",
+            "aspects",
+            "latent_dim",
+            "e_step_iterations",
+            "embed_iterations",
+            "batch_tasks",
+            "t_shots",
+            "v_shots",
+        ):
             self._require(name, getattr(self, name) >= 1, "at least 1")
         for name in (
             "warm_up",

@@ -60,13 +60,14 @@ def summarise(
     *,
     typical: int,
     decoded: bool,
+    aspects: int = 1,
 ) -> list[ThemeSummary]:
     """Each theme by (M, K) log-likelihoods of the data points ``rows``, the largest share first.
 
-    A data point's mass is divided among themes by their posterior probabilities, with the shares as their prior.
+    A data point's mass is divided among the themes of each aspect by their posterior probabilities, with the shares as their
+    prior.
     """
-    with np.errstate(divide="ignore"):  # a theme without share is nobody's
-        mass = softmax(log_likelihood.astype(np.float64) + np.log(share.astype(np.float64)), axis=1)
+    mass = softmax(_weighted(log_likelihood, share, aspects), axis=2).reshape(log_likelihood.shape)
     class_of = np.searchsorted(data.starts, rows, side="right") - 1
     by_class = np.zeros((len(data.class_names), mass.shape[1]))
     np.add.at(by_class, class_of, mass)
@@ -75,7 +76,7 @@ def summarise(
     names = [f"{data.group_names[g]}/{name}" for name, g in zip(data.class_names, data.class_group, strict=True)]
     if len(data.group_names) == 1:
         names = list(data.class_names)
-    points = typical_rows(data, rows, log_likelihood, share, typical)
+    points = typical_rows(data, rows, log_likelihood, share, typical, aspects)
     return [
         ThemeSummary(
             int(k),
@@ -95,11 +96,12 @@ def typical_rows(
     log_likelihood: npt.NDArray[np.floating],
     share: npt.NDArray[np.floating],
     most: int,
+    aspects: int = 1,
 ) -> list[npt.NDArray[np.int64]]:
-    """Of each theme, those ``rows`` whose most probable theme it is, the likeliest first, at most two of a class."""
+    """Of each theme, those ``rows`` whose likeliest theme of its aspect it is, the likeliest first, at most two of a class."""
     log_likelihood = log_likelihood.astype(np.float64)
-    with np.errstate(divide="ignore"):
-        best = (log_likelihood + np.log(share.astype(np.float64))).argmax(axis=1)
+    best = _weighted(log_likelihood, share, aspects).argmax(axis=2)  # (M, aspects), of an aspect's themes
+    themes = log_likelihood.shape[1] // aspects
     class_of = np.searchsorted(data.starts, rows, side="right") - 1
     chosen = []
     for theme in range(log_likelihood.shape[1]):
@@ -107,11 +109,18 @@ def typical_rows(
         kept: list[int] = []
         for i in np.argsort(-log_likelihood[:, theme], kind="stable"):
             label = int(class_of[i])
-            if best[i] == theme and taken.get(label, 0) < _PER_CLASS and len(kept) < most:
+            if best[i, theme // themes] == theme % themes and taken.get(label, 0) < _PER_CLASS and len(kept) < most:
                 taken[label] = taken.get(label, 0) + 1
                 kept.append(int(rows[i]))
         chosen.append(np.array(kept, dtype=np.int64))
     return chosen
+
+
+def _weighted(log_likelihood: npt.NDArray[np.floating], share: npt.NDArray[np.floating], aspects: int) -> npt.NDArray[np.float64]:
+    """(M, aspects, K / aspects) ln of share times likelihood, whose soft-max is the posterior of an aspect's themes."""
+    with np.errstate(divide="ignore"):  # a theme without share is nobody's
+        weighted: npt.NDArray[np.float64] = log_likelihood.astype(np.float64) + np.log(share.astype(np.float64))
+    return weighted.reshape(len(weighted), aspects, -1)
 
 
 def _largest(mass: npt.NDArray[np.float64], names: Sequence[str], most: int = 8) -> Shares:

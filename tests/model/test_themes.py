@@ -89,3 +89,31 @@ def test_a_negative_variance_is_not_valid(covariance: Covariance) -> None:
     problem = make_problem(0, covariance)
     problem.Sigma[2, 0] = -0.1
     assert not bool(problem.themes().valid)
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_themes_of_aspects_see_their_own_dimensions_alone(covariance: Covariance) -> None:
+    first, second = (make_problem(seed, covariance, dim=2).themes(floor=0.1) for seed in (0, 1))
+    both = Themes.together([first, second])
+    random = torch.Generator().manual_seed(0)
+    m, s = torch.randn(2, 5, 4, dtype=torch.float64, generator=random)
+    s = s.abs()
+    found = both.expected_log_likelihood(m, s)
+    wanted = [part.expected_log_likelihood(m[:, i::2], s[:, i::2]) for i, part in enumerate((first, second))]
+    torch.testing.assert_close(found, torch.cat(wanted, dim=-1))
+    mask = torch.ones(1, 5, dtype=torch.bool)
+    explained = [part.explained(values[None], mask) for part, values in zip((first, second), wanted, strict=True)]
+    torch.testing.assert_close(both.explained(found[None], mask), explained[0] + explained[1])
+    torch.testing.assert_close(both.share, torch.cat([first.share, second.share]) / 2.0)
+    assert (both.aspects, both.dimensions, first.dimensions) == (2, 4, 2)
+
+
+def test_the_centre_of_an_aspects_theme_is_the_mean_of_all_in_other_dimensions() -> None:
+    first, second = (make_problem(seed, dim=2).themes(floor=0.1) for seed in (0, 1))
+    both = Themes.together([first, second])
+    K = len(first.mu)
+    torch.testing.assert_close(both.centres[:K, 0::2], first.mu)
+    torch.testing.assert_close(both.centres[K:, 1::2], second.mu)
+    torch.testing.assert_close(both.centres[:K, 1::2], (second.share @ second.mu).expand(K, -1))
+    torch.testing.assert_close(both.centres[K:, 0::2], (first.share @ first.mu).expand(len(second.mu), -1))
+    assert first.centres is first.mu

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 from pathlib import Path
@@ -41,6 +42,24 @@ def test_a_file_brings_back_the_same(tmp_path: Path, ending: str, count: int) ->
     assert loaded.prior is not None
     np.testing.assert_array_equal(loaded.prior, np.full(4, 0.1))
     np.testing.assert_array_equal(loaded.log_likelihood, tasks.log_likelihood)
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_a_file_keeps_the_number_of_aspects(tmp_path: Path, ending: str) -> None:
+    dataclasses.replace(make(), aspects=2).save(tmp_path / f"t.{ending}")
+    assert tt.TaskSet.load(tmp_path / f"t.{ending}").aspects == 2
+
+
+def test_a_file_whose_aspects_do_not_divide_its_themes_is_refused(tmp_path: Path) -> None:
+    dataclasses.replace(make(), aspects=2).save(tmp_path / "t.csv")
+    content = (tmp_path / "t.csv").read_text(encoding="utf-8")
+    for aspects in ("3", "0"):
+        (tmp_path / "t.csv").write_text(content.replace('""aspects"": 2', f'""aspects"": {aspects}'), encoding="utf-8")
+        with pytest.raises(DataError, match=f"4 themes cannot be those of {aspects} aspects"):
+            tt.TaskSet.load(tmp_path / "t.csv")
+    (tmp_path / "t.csv").write_text(content.replace('""aspects"": 2', '""aspects"": []'), encoding="utf-8")
+    with pytest.raises(ModelFileError, match="damaged"):
+        tt.TaskSet.load(tmp_path / "t.csv")
 
 
 @pytest.mark.parametrize("ending", ENDINGS)

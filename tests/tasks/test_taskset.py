@@ -8,7 +8,7 @@ from scipy import stats
 
 import tasktheme as tt
 from tasktheme.errors import DataError
-from tasktheme.tasks import search
+from tasktheme.tasks import distances, search
 
 PRIOR = 0.1
 
@@ -228,3 +228,54 @@ def test_pandas_gets_a_row_for_each_task() -> None:
     assert list(frame.columns) == ["name", "level", "size", "converged", "gamma_0", "gamma_1", "gamma_2", "gamma_3"]
     np.testing.assert_array_equal(frame[[f"gamma_{k}" for k in range(4)]].to_numpy(), tasks.concentration)
     assert frame["name"].tolist() == tasks.columns["name"]
+
+
+def in_aspects(seed: int = 0, count: int = 30) -> tuple[tt.TaskSet, list[tt.TaskSet]]:
+    """Tasks in three aspects of four themes, and those of each aspect alone."""
+    parts = [make(count, seed=3 * seed + i) for i in range(3)]
+    gamma = np.concatenate([part.concentration for part in parts], axis=1)
+    sizes, converged = parts[0].sizes, parts[0].converged
+    return tt.TaskSet(gamma, sizes, converged, {}, "m", np.full(12, PRIOR), aspects=3), parts
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "symmetric"])
+def test_kl_of_several_aspects_is_the_sum_of_theirs(direction: distances.Direction) -> None:
+    (tasks, parts), (others, other_parts) = in_aspects(), in_aspects(1, 7)
+    wanted = sum(one.kl(other, direction=direction) for one, other in zip(parts, other_parts, strict=True))
+    np.testing.assert_allclose(tasks.kl(others, direction=direction), wanted, rtol=1e-9)
+    assert (np.diag(tasks.kl(tasks, direction=direction)) == 0.0).all()
+    found = tasks.nearest(others, k=4, direction=direction)
+    np.testing.assert_array_equal(found.indices, np.argsort(wanted, axis=1)[:, :4])
+    np.testing.assert_allclose(found.distances, np.sort(wanted, axis=1)[:, :4], rtol=1e-9)
+    kept = tasks.novelty(others, direction=direction)
+    np.testing.assert_allclose(kept.distances, wanted.min(axis=1), rtol=1e-9)
+
+
+def test_a_task_of_several_aspects_is_a_product_of_distributions() -> None:
+    tasks, parts = in_aspects()
+    np.testing.assert_allclose(tasks.entropy(), sum(part.entropy() for part in parts))
+    affinity = np.prod([1.0 - part.hellinger(part) ** 2 for part in parts], axis=0)
+    np.testing.assert_allclose(tasks.hellinger(tasks) ** 2, 1.0 - affinity, atol=1e-9)
+    mixture = np.concatenate([part.mean_mixture() for part in parts], axis=1) / 3.0
+    np.testing.assert_allclose(tasks.mean_mixture(), mixture)
+    for ends in zip(tasks.interval(0.8), *(part.interval(0.8) for part in parts), strict=True):
+        np.testing.assert_allclose(ends[0], np.concatenate(ends[1:], axis=1) / 3.0)
+    resized = np.concatenate([part.resized(9).concentration for part in parts], axis=1)
+    np.testing.assert_allclose(tasks.resized(9).concentration, resized)
+    mean = tt.TaskSet(mixture, tasks.sizes, tasks.converged)  # which its own mean mixture is
+    np.testing.assert_allclose(tasks.jensen_shannon(tasks), mean.jensen_shannon(mean), atol=1e-7)
+    assert (tasks[3:5].aspects, tt.TaskSet.concatenate([tasks, tasks]).aspects) == (3, 3)
+
+
+def test_themes_that_aspects_do_not_divide_and_what_takes_one_aspect_say_so() -> None:
+    tasks, _ = in_aspects()
+    for aspects in (0, 5):
+        with pytest.raises(DataError, match=f"12 themes cannot be those of {aspects} aspects"):
+            dataclasses.replace(tasks, aspects=aspects)
+    with pytest.raises(DataError, match="different models"):
+        tasks.kl(dataclasses.replace(tasks, aspects=1))
+    with pytest.raises(DataError, match="earth mover's distance takes tasks of a model of one aspect, and these have 3"):
+        tasks.earth_mover(tasks, np.ones((12, 12)))
+    with pytest.raises(DataError, match="a policy takes tasks of a model of one aspect"):
+        tt.select(tasks, k=2)
+    assert repr(tasks).startswith("TaskSet(30 tasks, 12 themes in 3 aspects,")

@@ -41,16 +41,16 @@ def kl_divergence(gamma: Float[Tensor, "T1 K"], other: Float[Tensor, "T2 K"]) ->
 
 
 def kl_factors(
-    gamma: Float[Tensor, "T1 K"], other: Float[Tensor, "T2 K"]
-) -> tuple[Float[Tensor, "T1 K+2"], Float[Tensor, "T2 K+2"]]:
+    gamma: Float[Tensor, "T1 *A K"], other: Float[Tensor, "T2 *A K"]
+) -> tuple[Float[Tensor, "T1 *A K+2"], Float[Tensor, "T2 *A K+2"]]:
     """The two sides of the product that is KL, row by row.
 
     KL = (gamma_i . g_i - ln B(gamma_i)) + ln B(other_j) - other_j . g_i   with g_i = E[ln pi] under gamma_i.
     """
     g = expected_log(gamma)
-    own = (gamma * g).sum(dim=-1, keepdim=True) - log_normaliser(gamma)[:, None]
-    left = torch.cat([-g, torch.ones_like(own), own], dim=1)
-    right = torch.cat([other, log_normaliser(other)[:, None], torch.ones_like(other[:, :1])], dim=1)
+    own = (gamma * g).sum(dim=-1, keepdim=True) - log_normaliser(gamma)[..., None]
+    left = torch.cat([-g, torch.ones_like(own), own], dim=-1)
+    right = torch.cat([other, log_normaliser(other)[..., None], torch.ones_like(other[..., :1])], dim=-1)
     return left, right
 
 
@@ -64,14 +64,15 @@ def paired_kl(gamma: Float[Tensor, "*B K"], other: Float[Tensor, "*B K"]) -> Flo
     return torch.where((gamma == other).all(dim=-1), 0.0, kl)
 
 
-def hellinger(gamma: Float[Tensor, "T1 K"], other: Float[Tensor, "T2 K"]) -> Float[Tensor, "T1 T2"]:
-    """Hellinger distance in [0, 1] between Dirichlet(gamma_i) and Dirichlet(other_j), for all pairs.
+def hellinger(gamma: Float[Tensor, "T1 *A K"], other: Float[Tensor, "T2 *A K"]) -> Float[Tensor, "T1 T2"]:
+    """Hellinger distance in [0, 1] between Dirichlet(gamma_i) and Dirichlet(other_j), or products of these, for all pairs.
 
-    H^2 = 1 - B((gamma_i + other_j) / 2) / sqrt(B(gamma_i) B(other_j)).
+    H^2 = 1 - B((gamma_i + other_j) / 2) / sqrt(B(gamma_i) B(other_j)); of products the quotients are multiplied.
     """
     between = log_normaliser((gamma[:, None] + other) / 2.0)
     ends = (log_normaliser(gamma)[:, None] + log_normaliser(other)) / 2.0
-    return (-torch.expm1(between - ends)).clamp_min(0.0).sqrt()
+    exponent = (between - ends).reshape(len(gamma), len(other), -1).sum(dim=-1)
+    return (-torch.expm1(exponent)).clamp_min(0.0).sqrt()
 
 
 def newton_step(alpha: Float[Tensor, " K"], mean_expected_log: Float[Tensor, " K"]) -> Float[Tensor, " K"]:

@@ -20,13 +20,13 @@ class TaskPosterior:
     Padded data points have no meaning in log_r: use the mask.
     """
 
-    log_r: Float[Tensor, "T N K"]
-    gamma: Float[Tensor, "T K"]
-    converged: Bool[Tensor, " T"]
+    log_r: Float[Tensor, "*T N K"]
+    gamma: Float[Tensor, "*T K"]
+    converged: Bool[Tensor, "*T"]
     iterations: int
 
 
-def responsibilities(log_likelihood: Float[Tensor, "T N K"], gamma: Float[Tensor, "T K"]) -> Float[Tensor, "T N K"]:
+def responsibilities(log_likelihood: Float[Tensor, "*T N K"], gamma: Float[Tensor, "*T K"]) -> Float[Tensor, "*T N K"]:
     """ln r_ink, normalised over themes: ln r proportional to E[ln N(u; mu_k, Sigma_k)] + E[ln pi_k]."""
     weighted = log_likelihood + dirichlet.expected_log(gamma).unsqueeze(-2)
     if weighted.device.type == "cpu" and weighted.shape[-1] < _FEW_THEMES:
@@ -35,9 +35,9 @@ def responsibilities(log_likelihood: Float[Tensor, "T N K"], gamma: Float[Tensor
 
 
 def e_step(
-    log_likelihood: Float[Tensor, "T N K"],
-    alpha: Float[Tensor, " K"],
-    mask: Bool[Tensor, "T N"],
+    log_likelihood: Float[Tensor, "*T N K"],
+    alpha: Float[Tensor, "... K"],
+    mask: Bool[Tensor, "*T N"],
     *,
     iterations: int,
     tolerance: float | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -34,13 +34,15 @@ class Themes:
     """alpha: Dirichlet prior; moments: share, mean and covariance of each theme; whitening: its inverse factor.
 
     whitening is (K, D, D), the inverse Cholesky factor, or (K, D), inverse standard deviations. valid is False where a
-    value is not finite or a covariance is not positive definite: such themes must not be used.
+    value is not finite or a covariance is not positive definite: such themes must not be used. Of several ``aspects``
+    (docs/model.md) each has the next K / aspects themes, in D dimensions of its own.
     """
 
     alpha: Float[Tensor, " K"]
     moments: Moments
     whitening: Float[Tensor, "K *DD"]
     valid: Bool[Tensor, ""]
+    aspects: int = 1
 
     @classmethod
     def build(cls, alpha: Float[Tensor, " K"], moments: Moments, *, floor: float) -> Themes:
@@ -64,15 +66,24 @@ class Themes:
         valid = finite & factorised & (alpha > 0.0).all()
         return cls(alpha=alpha, moments=moments, whitening=whitening, valid=valid)
 
+    @classmethod
+    def together(cls, parts: Sequence[Themes]) -> Themes:
+        """The themes of several aspects as one."""
+        alpha, whitening = (torch.cat([getattr(part, name) for part in parts]) for name in ("alpha", "whitening"))
+        moments = Moments(*(torch.cat(of_all) for of_all in zip(*(vars(part.moments).values() for part in parts), strict=True)))
+        valid = torch.stack([part.valid for part in parts]).all()
+        return cls(alpha=alpha, moments=moments, whitening=whitening, valid=valid, aspects=len(parts))
+
     def tensors(self) -> dict[str, Tensor]:
         """What must be kept of the themes in a file; the factors follow from the covariances."""
         return {"themes.alpha": self.alpha, **{f"themes.{name}": value for name, value in vars(self.moments).items()}}
 
     @classmethod
-    def from_tensors(cls, tensors: Mapping[str, Tensor], *, floor: float, device: torch.device) -> Themes:
+    def from_tensors(cls, tensors: Mapping[str, Tensor], *, floor: float, device: torch.device, aspects: int = 1) -> Themes:
         """The themes among ``tensors``; KeyError where one is missing."""
-        n, mu, Sigma, alpha = (tensors[f"themes.{name}"].to(device) for name in ("n", "mu", "Sigma", "alpha"))
-        return cls.build(alpha, Moments(n, mu, Sigma), floor=floor)
+        values = (tensors[f"themes.{name}"].to(device).chunk(aspects) for name in ("alpha", "n", "mu", "Sigma"))
+        parts = [cls.build(alpha, Moments(n, mu, Sigma), floor=floor) for alpha, n, mu, Sigma in zip(*values, strict=True)]
+        return parts[0] if aspects == 1 else cls.together(parts)
 
     def select(self, kept: Bool[Tensor, " K"], *, floor: float) -> Themes:
         """Some of the themes, alone."""
@@ -93,15 +104,38 @@ class Themes:
 
     @property
     def share(self) -> Float[Tensor, " K"]:
-        """Each theme's share of the data points seen."""
+        """Each theme's share of the data points seen, of which each aspect has an equal part."""
         return self.moments.n / self.moments.n.sum(dim=-1, keepdim=True)
 
+    @property
+    def dimensions(self) -> int:
+        """Of the embedding, all aspects together."""
+        return self.aspects * self.mu.shape[-1]
+
+    @property
+    def centres(self) -> Float[Tensor, "K E"]:
+        """The mean of each theme in all dimensions of the embedding: in those of other aspects, the mean of their themes."""
+        if self.aspects == 1:
+            return self.mu
+        parts = list(zip(self.mu.chunk(self.aspects), self.share.chunk(self.aspects), strict=True))
+        middle = torch.stack([share @ mu / share.sum() for mu, share in parts], dim=-1).flatten()  # dealt out in turn
+        centres = middle.repeat(len(self.mu), 1)
+        for aspect, (mu, own) in enumerate(zip(self.mu.chunk(self.aspects), centres.chunk(self.aspects), strict=True)):
+            own[:, aspect :: self.aspects] = mu
+        return centres
+
     def expected_log_likelihood(self, m: Float[Tensor, "*N D"], s: Float[Tensor, "*N D"]) -> Float[Tensor, "*N K"]:
-        """E_q(u)[ln N(u; mu_k, Sigma_k)] for q(u) = N(m, diag(s^2))."""
-        return gaussian.expected_log_likelihood(m, s, self.mu, self.whitening)
+        """E_q(u)[ln N(u; mu_k, Sigma_k)] for q(u) = N(m, diag(s^2)), in the dimensions of each theme's aspect."""
+        themes = zip(self.mu.chunk(self.aspects), self.whitening.chunk(self.aspects), strict=True)
+        parts = [
+            gaussian.expected_log_likelihood(m[..., aspect :: self.aspects], s[..., aspect :: self.aspects], *own)
+            for aspect, own in enumerate(themes)
+        ]
+        return parts[0] if self.aspects == 1 else torch.cat(parts, dim=-1)
 
     def explained(self, log_likelihood: Float[Tensor, "T N K"], mask: Bool[Tensor, "T N"]) -> Float[Tensor, " T"]:
         """The mean over a task's data points of ln sum_k share_k exp E[ln N]: how well the themes explain it."""
-        share = self.share.clamp_min(torch.finfo(self.share.dtype).tiny)
-        each = torch.logsumexp(log_likelihood + share.log(), dim=-1)
+        share = (self.aspects * self.share).clamp_min(torch.finfo(self.share.dtype).tiny)
+        weighted = (log_likelihood + share.log()).unflatten(-1, (self.aspects, -1))
+        each = torch.logsumexp(weighted, dim=-1).sum(dim=-1)
         return torch.where(mask, each, torch.zeros_like(each)).sum(dim=-1) / mask.sum(dim=-1)

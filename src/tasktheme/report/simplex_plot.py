@@ -46,6 +46,7 @@ def simplex(tasks: TaskSet, *, themes: Sequence[int] | None = None, group: str =
     With more than three themes the triangle shows the shares among the three, whose distribution is the Dirichlet of their
     three parameters.
     """
+    tasks.check_one_aspect("a simplex")
     count = tasks.concentration.shape[1]
     if count < 3:
         raise DataError(f"a triangle needs three themes, but these tasks have {count}")

@@ -15,8 +15,8 @@ from tasktheme.ptm import PTM
 def typical_rows(model: PTM, data: Dataset, columns: int) -> list[npt.NDArray[np.int64]]:
     """Rows of ``data`` that are most typical of each theme, the most typical first."""
     rows = theme_summary.some_rows(data)
-    share = model.themes.share.cpu().numpy()
-    return theme_summary.typical_rows(data, rows, model.theme_log_likelihood(data.x[rows]), share, columns)
+    share, aspects = model.themes.share.cpu().numpy(), model.themes.aspects
+    return theme_summary.typical_rows(data, rows, model.theme_log_likelihood(data.x[rows]), share, columns, aspects)
 
 
 def full_contrast(decoded: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

@@ -42,5 +42,6 @@ def draw_with_classes(
     gamma = None
     if model is not None:
         embedded = model.embed(listed_episodes(data, settings, classes, seed=seed))
+        embedded.check_one_aspect("a policy")
         gamma = torch.tensor(embedded.concentration, device=learner.device)
     return Tasks(numbers, support, query, gamma), classes

@@ -212,6 +212,7 @@ def _as_tasks(given: list[TaskSet | Tasks | None]) -> tuple[list[Tasks | None], 
             found.append(None)
             continue
         sets[0].check_same_model(part)
+        part.check_one_aspect("a policy")
         compared = part if size is None else part.resized(size)
         found.append(Tasks(torch.arange(len(part)), gamma=torch.tensor(compared.concentration)))
     return found, size

@@ -1,5 +1,6 @@
 """Distances between tasks, all pairs at once: each takes (T1, K) and (T2, K) Dirichlet parameters and gives (T1, T2).
 
+Of several aspects a row holds one Dirichlet distribution after the other, each of K / aspects parameters.
 Whatever the formula, a task is at distance exactly 0 from an equal one: rounding does not part them.
 """
 
@@ -34,36 +35,36 @@ def check_direction(direction: str) -> None:
         raise DataError(f"direction must be one of {', '.join(get_args(Direction))}, got {direction!r}")
 
 
-def kl(gamma: Floats, other: Floats, direction: Direction = "forward") -> Floats:
+def kl(gamma: Floats, other: Floats, direction: Direction = "forward", *, aspects: int = 1) -> Floats:
     """KL[i || j], "reverse" KL[j || i], or "symmetric" their mean, in nats."""
     check_direction(direction)
     if direction == "reverse":
-        return np.ascontiguousarray(kl(other, gamma).T)
+        return np.ascontiguousarray(kl(other, gamma, aspects=aspects).T)
     if direction == "symmetric":
-        return (kl(gamma, other) + kl(other, gamma).T) / 2.0
-    left, right = dirichlet.kl_factors(tensor(gamma), tensor(other))
+        return (kl(gamma, other, aspects=aspects) + kl(other, gamma, aspects=aspects).T) / 2.0
+    left, right = (part.flatten(1) for part in dirichlet.kl_factors(by_aspect(gamma, aspects), by_aspect(other, aspects)))
     with one_blas_thread():
         distances: Floats = left.numpy() @ right.numpy().T  # numpy takes large pages for it: faster than torch here
     torch.from_numpy(distances).clamp_min_(0.0)
     return _with_zeros(distances, gamma, other)
 
 
-def hellinger(gamma: Floats, other: Floats) -> Floats:
+def hellinger(gamma: Floats, other: Floats, *, aspects: int = 1) -> Floats:
     """Hellinger distance between the Dirichlet distributions, in [0, 1]."""
-    second = tensor(other)
-    return _by_rows(gamma, other, lambda rows: dirichlet.hellinger(tensor(rows), second).numpy())
+    second = by_aspect(other, aspects)
+    return _by_rows(gamma, other, lambda rows: dirichlet.hellinger(by_aspect(rows, aspects), second).numpy())
 
 
-def jensen_shannon(gamma: Floats, other: Floats) -> Floats:
+def jensen_shannon(gamma: Floats, other: Floats, *, aspects: int = 1) -> Floats:
     """Square root of the Jensen-Shannon divergence of the mean mixtures, in [0, sqrt(ln 2)]: a metric.
 
     Between the Dirichlet distributions themselves there is no closed form. Of the means only, it does not see how certain
     a task is.
     """
-    second = mean_mixture(other)
+    second = mean_mixture(other, aspects=aspects)
 
     def rows_to_all(rows: Floats) -> Floats:
-        first = mean_mixture(rows)[:, None]
+        first = mean_mixture(rows, aspects=aspects)[:, None]
         middle = (first + second) / 2.0
         divergence = (rel_entr(first, middle) + rel_entr(second, middle)).sum(axis=-1) / 2.0
         distance: Floats = np.sqrt(np.maximum(divergence, 0.0))
@@ -103,10 +104,16 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController().select(user_api="blas")
 
 
-def mean_mixture(gamma: Floats) -> Floats:
-    """(T, K) expected share of each theme."""
-    mixture: Floats = gamma / gamma.sum(axis=1, keepdims=True)
+def mean_mixture(gamma: Floats, *, aspects: int = 1) -> Floats:
+    """(T, K) expected share of each theme; each aspect has an equal part of the whole."""
+    parts = gamma.reshape(len(gamma), aspects, -1)
+    mixture: Floats = (parts / (aspects * parts.sum(axis=-1, keepdims=True))).reshape(gamma.shape)
     return mixture
+
+
+def by_aspect(gamma: Floats, aspects: int) -> torch.Tensor:
+    """(T, aspects, K / aspects) the parameters of each Dirichlet distribution."""
+    return tensor(gamma).unflatten(1, (aspects, -1))
 
 
 def tensor(array: npt.NDArray[Any]) -> torch.Tensor:

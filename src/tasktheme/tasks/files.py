@@ -149,7 +149,8 @@ def whole_table(tasks: TaskSet) -> pa.Table:
 
 def _about(tasks: TaskSet, count: int, **more: Any) -> str:
     prior = None if tasks.prior is None else tasks.prior.tolist()
-    return json.dumps({"format": FORMAT, "fingerprint": tasks.fingerprint, "prior": prior, "tasks": count, **more})
+    about = {"format": FORMAT, "fingerprint": tasks.fingerprint, "prior": prior, "aspects": tasks.aspects, "tasks": count}
+    return json.dumps({**about, **more})
 
 
 def is_task_file(path: Path) -> bool:
@@ -192,6 +193,7 @@ def parse_tasks(content: bytes, name: str) -> dict[str, Any]:
             "fingerprint": str(about["fingerprint"]),
             "prior": None if prior is None else np.asarray(prior, dtype=np.float64),
             "log_likelihood": None if likelihood is None else _of_kind(likelihood, "fiu"),
+            "aspects": int(about.get("aspects", 1)),
         }
     except ModelFileError:
         raise

@@ -53,6 +53,7 @@ class Index:
 
     gamma: Floats
     direction: Direction
+    aspects: int = 1
 
     def __post_init__(self) -> None:
         check_direction(self.direction)
@@ -101,18 +102,18 @@ class Index:
         right = np.zeros((rows, self._groups * _GROUP), dtype=np.float32)
         right[-1, len(self.gamma) :] = np.inf
         c = self._centre
-        g_c = dirichlet.expected_log(c)
+        g_c = self._expected_log(c)
         for part in _blocks(len(self.gamma), _PREPARED):
             b = tensor(self.gamma[part])
             parts = []
             if self.direction != "reverse":
                 parts.append(b - c)
             if self.direction != "forward":
-                parts.append(dirichlet.expected_log(b) - g_c)
+                parts.append(self._expected_log(b) - g_c)
             if self.direction == "forward":
-                parts.append(dirichlet.paired_kl(c.expand_as(b), b)[:, None])
+                parts.append(self._paired_kl(c.expand_as(b), b)[:, None])
             elif self.direction == "reverse":
-                parts.append(dirichlet.paired_kl(b, c.expand_as(b))[:, None])
+                parts.append(self._paired_kl(b, c.expand_as(b))[:, None])
             else:
                 parts.append((parts[0] * parts[1]).sum(dim=1, keepdim=True))
             right[:, part] = torch.cat(parts, dim=1).numpy().T
@@ -129,7 +130,7 @@ class Index:
         a, c = tensor(query), self._centre
         parts = []
         if self.direction != "reverse":
-            parts.append(dirichlet.expected_log(c) - dirichlet.expected_log(a))
+            parts.append(self._expected_log(c) - self._expected_log(a))
         if self.direction != "forward":
             parts.append(c - a)
         parts.append(torch.ones_like(a[:, :1]))
@@ -176,13 +177,20 @@ class Index:
         for part in _blocks(len(i), max(1, _CANDIDATES // query.shape[1])):
             a, b = tensor(query[i[part]]), tensor(self.gamma[j[part]])
             if self.direction == "forward":
-                found = dirichlet.paired_kl(a, b)
+                found = self._paired_kl(a, b)
             elif self.direction == "reverse":
-                found = dirichlet.paired_kl(b, a)
+                found = self._paired_kl(b, a)
             else:
-                found = (dirichlet.paired_kl(a, b) + dirichlet.paired_kl(b, a)) / 2.0
+                found = (self._paired_kl(a, b) + self._paired_kl(b, a)) / 2.0
             distances[part] = found.numpy()
         return distances
+
+    def _expected_log(self, gamma: torch.Tensor) -> torch.Tensor:
+        return dirichlet.expected_log(gamma.unflatten(1, (self.aspects, -1))).flatten(1)
+
+    def _paired_kl(self, gamma: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        parts = (each.unflatten(1, (self.aspects, -1)) for each in (gamma, other))
+        return dirichlet.paired_kl(*parts).sum(dim=-1)
 
 
 def _blocks(stop: int, step: int, start: int = 0) -> Iterator[slice]:

@@ -52,6 +52,8 @@ class TaskSet:
         prior: alpha, (K,): what gamma would be for a task without data points; None where it is not known.
         log_likelihood: (T,) how well the themes explain a task's data points, whatever its mixture: the mean of their
             log-likelihoods, in nats; None where it is not known.
+        aspects: parts that the themes fall into; of each, the next K / aspects, a task is a distribution of its own, independent
+            of the others.
     """
 
     concentration: Floats
@@ -61,6 +63,7 @@ class TaskSet:
     fingerprint: str = ""
     prior: Floats | None = None
     log_likelihood: Floats | None = None
+    aspects: int = 1
 
     def __post_init__(self) -> None:
         for name in _KINDS:
@@ -68,6 +71,8 @@ class TaskSet:
                 object.__setattr__(self, name, _array(name, getattr(self, name)))
         if self.concentration.ndim != 2 or self.concentration.shape[1] < 1:
             raise DataError(f"concentration must be (tasks, themes) numbers, got shape {self.concentration.shape}")
+        if self.aspects < 1 or self.concentration.shape[1] % self.aspects:
+            raise DataError(f"{self.concentration.shape[1]} themes cannot be those of {self.aspects} aspects")
         for what, gamma in (("concentration", self.concentration), ("prior", self.prior)):
             if gamma is not None and not ((gamma >= _SMALLEST) & (gamma <= _LARGEST)).all():  # False for a NaN
                 raise DataError(f"{what} must be above 0 and finite throughout, from {_SMALLEST:g} to {_LARGEST:g}")
@@ -94,7 +99,8 @@ class TaskSet:
         return len(self.concentration)
 
     def __repr__(self) -> str:
-        return f"TaskSet({len(self):,} tasks, {self.concentration.shape[1]} themes, columns {list(self.columns)})"
+        aspects = f" in {self.aspects} aspects" if self.aspects > 1 else ""
+        return f"TaskSet({len(self):,} tasks, {self.concentration.shape[1]} themes{aspects}, columns {list(self.columns)})"
 
     def __getitem__(self, which: int | np.integer | slice | Sequence[int] | npt.NDArray[Any]) -> TaskSet:
         """Some of the tasks, by slice, indices or a boolean mask; one index gives a set of one task."""
@@ -143,21 +149,22 @@ class TaskSet:
             raise DataError(f"n, the common size, must be a whole number of at least 1, got {n!r}")
         if self.prior is None:
             raise DataError("these tasks do not know their model's prior, so they cannot be resized: embed them again")
-        evidence = np.maximum(self.concentration - self.prior, 0.0)  # rounding can leave a little below the prior
-        scale = n / np.maximum(evidence.sum(axis=1, keepdims=True), _SMALLEST)
-        return dataclasses.replace(self, concentration=self.prior + scale * evidence, sizes=np.full(len(self), n, dtype=np.int64))
+        evidence = self._parts(np.maximum(self.concentration - self.prior, 0.0))  # rounding can leave a little below the prior
+        scaled = n / np.maximum(evidence.sum(axis=-1, keepdims=True), _SMALLEST) * evidence
+        gamma = self.prior + scaled.reshape(self.concentration.shape)
+        return dataclasses.replace(self, concentration=gamma, sizes=np.full(len(self), n, dtype=np.int64))
 
     def entropy(self) -> Floats:
         """(T,) differential entropy of each task's distribution in nats: the paper's task uncertainty.
 
         It falls as a task grows; compare tasks of one size, or :meth:`resized` ones.
         """
-        entropy: Floats = dirichlet.entropy(distances.tensor(self.concentration)).numpy()
+        entropy: Floats = dirichlet.entropy(distances.by_aspect(self.concentration, self.aspects)).sum(dim=-1).numpy()
         return entropy
 
     def mean_mixture(self) -> Floats:
-        """(T, K) expected share of each theme in each task."""
-        return distances.mean_mixture(self.concentration)
+        """(T, K) expected share of each theme in each task; each aspect has an equal part of the whole."""
+        return distances.mean_mixture(self.concentration, aspects=self.aspects)
 
     def interval(self, level: float = 0.9) -> tuple[Floats, Floats]:
         """Low and high ends, (T, K) each, of the equal-tailed credible interval of each theme's share.
@@ -166,11 +173,13 @@ class TaskSet:
         """
         if not 0.0 < level < 1.0:
             raise DataError(f"level, the probability inside the interval, must lie between 0 and 1, got {level}")
-        if self.concentration.shape[1] == 1:
-            return np.ones_like(self.concentration), np.ones_like(self.concentration)  # a single theme is all of a task
-        rest = self.concentration.sum(axis=1, keepdims=True) - self.concentration
+        gamma, part = self._parts(self.concentration), np.full(self.concentration.shape, 1.0 / self.aspects)
+        if gamma.shape[-1] == 1:
+            return part, part.copy()  # a single theme is all of a task
+        rest = gamma.sum(axis=-1, keepdims=True) - gamma
         tail = (1.0 - level) / 2.0
-        return betaincinv(self.concentration, rest, tail), betaincinv(self.concentration, rest, 1.0 - tail)
+        low, high = (betaincinv(gamma, rest, end).reshape(part.shape) * part for end in (tail, 1.0 - tail))
+        return low, high
 
     def top_themes(self, k: int = 3) -> npt.NDArray[np.int64]:
         """(T, k) the strongest themes of each task, strongest first."""
@@ -183,7 +192,7 @@ class TaskSet:
         exactly 0 from itself.
         """
         self.check_same_model(other)
-        return distances.kl(self.concentration, other.concentration, direction)
+        return distances.kl(self.concentration, other.concentration, direction, aspects=self.aspects)
 
     def symmetric_kl(self, other: TaskSet) -> Floats:
         """(T, T') the mean of KL in both directions (half of Jeffreys' divergence), in nats."""
@@ -192,12 +201,12 @@ class TaskSet:
     def hellinger(self, other: TaskSet) -> Floats:
         """(T, T') Hellinger distance between the Dirichlet distributions: a metric from 0 to 1."""
         self.check_same_model(other)
-        return distances.hellinger(self.concentration, other.concentration)
+        return distances.hellinger(self.concentration, other.concentration, aspects=self.aspects)
 
     def jensen_shannon(self, other: TaskSet) -> Floats:
         """(T, T') Jensen-Shannon distance of the mean mixtures: a metric from 0 to sqrt(ln 2) that ignores certainty."""
         self.check_same_model(other)
-        return distances.jensen_shannon(self.concentration, other.concentration)
+        return distances.jensen_shannon(self.concentration, other.concentration, aspects=self.aspects)
 
     def earth_mover(self, other: TaskSet, ground: npt.ArrayLike) -> Floats:
         """(T, T') least work that turns one mean mixture into the other, where moving between themes costs ``ground``.
@@ -205,6 +214,7 @@ class TaskSet:
         ``ground`` (K, K) is usually ``model.theme_distances()``, so that alike themes are close. Needs the extra "transport".
         """
         self.check_same_model(other)
+        self.check_one_aspect("the earth mover's distance")
         return distances.earth_mover(self.concentration, other.concentration, ground)
 
     def nearest(self, reference: TaskSet, k: int = 5, *, direction: Direction = "forward") -> Nearest:
@@ -282,15 +292,25 @@ class TaskSet:
     def _index(self, direction: Direction) -> Index:
         """These tasks prepared for search, once for each direction."""
         if direction not in self._indexes:
-            self._indexes[direction] = Index(self.concentration, direction)
+            self._indexes[direction] = Index(self.concentration, direction, self.aspects)
         return self._indexes[direction]
 
     def check_same_model(self, other: TaskSet) -> None:
         """DataError where the two cannot be compared."""
         if not isinstance(other, TaskSet):
             raise DataError(f"expected a TaskSet to compare with, such as embed gives, got {type(other).__name__}")
-        if self.fingerprint != other.fingerprint or self.concentration.shape[1] != other.concentration.shape[1]:
+        same = [(one.fingerprint, one.concentration.shape[1], one.aspects) for one in (self, other)]
+        if same[0] != same[1]:
             raise DataError("the two task sets come from different models and cannot be compared: embed both with one model")
+
+    def check_one_aspect(self, what: str) -> None:
+        """DataError where a task is several distributions, which ``what`` cannot take."""
+        if self.aspects > 1:
+            raise DataError(f"{what} takes tasks of a model of one aspect, and these have {self.aspects}")
+
+    def _parts(self, values: Floats) -> Floats:
+        """(T, aspects, K / aspects) of (T, K) values."""
+        return values.reshape(len(values), self.aspects, -1)
 
 
 def _array(name: str, values: Any) -> npt.NDArray[Any]:

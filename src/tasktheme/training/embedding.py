@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -65,6 +65,10 @@ class TaskPoints:
     s: Float[Tensor, "P D"]
     tasks: Sequence[PlacedTasks]
     distinct: int
+
+    def aspect(self, number: int, of: int) -> TaskPoints:
+        """The same data points in the dimensions of one aspect of so many: every so many-th."""
+        return replace(self, m=self.m[:, number::of].contiguous(), s=self.s[:, number::of].contiguous())
 
 
 @torch.no_grad()

@@ -57,6 +57,35 @@ def finish(
         warn_of_embedding([embed_batch(trainer.networks.encoder, trainer.data, some)], trainer.settings)
 
 
+def finish_aspects(trainer: Trainer, stopping: Callable[[], bool], *, progress: bool) -> None:
+    """New themes for ``trainer``'s encoder, of each aspect of the embedding by themselves: without what other aspects know."""
+    settings, sweeps = trainer.settings, trainer.settings.polish_sweeps
+    embedded = trainer.embedded_tasks(settings.polish_tasks or trainer.first_tasks)
+    found = []
+    with progress_bar("final EM", settings.aspects * sweeps, show=progress) as advance:
+        for aspect in range(settings.aspects):
+            part = embedded.aspect(aspect, settings.aspects)
+            if settings.polish_start == "tasks":
+                trainer.themes = start_from_tasks(settings, part)
+            else:
+                trainer.start_themes(part)
+            for themes in polish(settings, trainer.themes, part, sweeps):
+                _check(themes)
+                trainer.themes = themes
+                advance(1, f"aspect {aspect + 1} of {settings.aspects}")
+                if distributed.anywhere(stopping())[0]:
+                    raise Interrupted(f"the final EM was interrupted in aspect {aspect + 1} of {settings.aspects}")
+            warn_of_themes(trainer.themes.share)
+            found.append(trainer.themes)
+    trainer.themes = Themes.together(found)
+    trainer.finished = True
+
+
+def _check(themes: Themes) -> None:
+    if not bool(themes.valid):
+        raise TrainingError("a theme's covariance is not positive definite in the final EM; raise covariance_floor")
+
+
 def _choice(trainer: Trainer, stopping: Callable[[], bool], *, progress: bool) -> Choice:
     settings = trainer.settings
     parts = embedded_parts(settings, trainer.networks.encoder, trainer.dataset, trainer.data, trainer.halves)
@@ -85,8 +114,7 @@ def _polish(
     saved = time.monotonic()
     with progress_bar("final EM", total, done=trainer.sweeps, show=progress) as advance:
         for themes in polish(trainer.settings, trainer.themes, embedded, total - trainer.sweeps):
-            if not bool(themes.valid):
-                raise TrainingError("a theme's covariance is not positive definite in the final EM; raise covariance_floor")
+            _check(themes)
             trainer.themes, trainer.sweeps = themes, trainer.sweeps + 1
             advance(1, f"largest theme {float(themes.share.max()):.2f}")
             now = time.monotonic()

@@ -27,7 +27,7 @@ from tasktheme.settings import CHECKPOINT_SECONDS, Settings
 from tasktheme.training.choice import Choice, held_out_groups
 from tasktheme.training.compiler import compile_step, compiler_failures, silent_compiler
 from tasktheme.training.embedding import TaskPoints, embed_tasks
-from tasktheme.training.finish import finish
+from tasktheme.training.finish import finish, finish_aspects
 from tasktheme.training.graph import Beside, CapturedStep
 from tasktheme.training.health import warn_of_compiler, warn_of_themes
 from tasktheme.training.interrupt import stop_requests
@@ -126,7 +126,10 @@ class Trainer:
         """Instead of a training: new themes for the encoder as it is, by full EM."""
         self.step = self.steps
         with stop_requests() as stopping:
-            finish(self, stopping, None, progress=progress, anew=True)
+            if self.settings.aspects > 1:
+                finish_aspects(self, stopping, progress=progress)
+            else:
+                finish(self, stopping, None, progress=progress, anew=True)
 
     def _run_steps(self, advance: Advance, stopping: Callable[[], bool], checkpoint: Callable[[], None] | None) -> None:
         every = max(1, self.steps // _RECORDS)

@@ -300,3 +300,20 @@ def test_tasks_brought_to_one_size_are_compared_so_and_say_so(visit, tmp_path: P
     assert "A has 40 data points, B 20: they are compared as if both had 5." in page.locator("#panel").inner_text()
     page.goto(f"{(tmp_path / 'a.html').as_uri()}#about")
     page.locator("#panel", has_text="every task counts as 5 data points").wait_for()
+
+
+def test_tasks_of_several_aspects_have_the_distances_of_the_library(
+    visit, tmp_path: Path, model: tt.PTM, drawings: tt.Dataset
+) -> None:
+    fine = model.refit(drawings, themes=2, aspects=4, polish_tasks=6, progress=False)
+    tasks = fine.embed(drawings.episodes(ways=3, shots=4, n=6, seed=3))
+    page = visit(write_explorer(tmp_path / "a.html", model=fine, tasks=tasks), "#compare-1-4")
+    page.locator("#panel .way").first.wait_for()
+    kl = tasks.kl(tasks)
+    found = [numbers(way.locator("strong").inner_text())[0] for way in page.locator(".way").all()]
+    assert found == [pytest.approx(kl[1, 4], rel=6e-3), pytest.approx(kl[4, 1], rel=6e-3)]
+    mixture = 100 * tasks.mean_mixture()[[1, 4]]
+    shown = [numbers(value.inner_text())[0] for value in page.locator(".mixture li").first.locator(".value div").all()]
+    np.testing.assert_allclose(shown, mixture[:, mixture.max(axis=0).argmax()], atol=0.51)
+    page.goto(f"{(tmp_path / 'a.html').as_uri()}#about")
+    page.locator("#panel", has_text="they fall into 4 aspects, 2 themes each").wait_for()

@@ -31,6 +31,7 @@ def build_payload(model: PTM, tasks: TaskSet, origin: Origin | None, resized: in
     return {
         "tasks": len(tasks),
         "themes": tasks.concentration.shape[1],
+        "aspects": tasks.aspects,
         "level": LEVEL,
         "stress": round(stress, 3),
         "concentration": packed(tasks.concentration, np.float32),

@@ -10,6 +10,8 @@ function unpack(packed, Kind) {
 
 const T = page.tasks;
 const K = page.themes;
+const A = page.aspects; // parts of the themes, of each of which a task is a distribution of its own
+const each = K / A;
 const concentration = unpack(page.concentration, Float32Array); // (T, K)
 const low = unpack(page.low, Uint16Array); // (T, K), in parts of 65,535
 const high = unpack(page.high, Uint16Array);
@@ -20,8 +22,9 @@ const converged = unpack(page.converged, Uint8Array);
 const groupOf = unpack(page.group, Int32Array); // -1 without groups
 
 const rows = d3.range(T);
-const totals = Float64Array.from(rows, (i) => d3.sum(concentration.subarray(i * K, (i + 1) * K)));
-const share = (i, k) => concentration[i * K + k] / totals[i];
+const totals = Float64Array.from(d3.range(T * A), (part) => d3.sum(concentration.subarray(part * each, (part + 1) * each))); // (T, A)
+const total = (i, k) => totals[i * A + Math.floor(k / each)];
+const share = (i, k) => concentration[i * K + k] / (A * total(i, k));
 const strongest = Int32Array.from(rows, (i) => d3.maxIndex(concentration.subarray(i * K, (i + 1) * K)));
 const entropyOrder = Float64Array.from(entropy).sort();
 const meanShare = Float64Array.from(d3.range(K), (k) => d3.mean(rows, (i) => share(i, k)));

@@ -14,7 +14,8 @@ function lgamma(x) {
   return (x - 0.5) * Math.log(x) - x + 0.5 * Math.log(2 * Math.PI) + series - Math.log(product);
 }
 
-const logBeta = Float64Array.from(rows, (i) => d3.sum(concentration.subarray(i * K, (i + 1) * K), lgamma) - lgamma(totals[i]));
+const logBeta = Float64Array.from(rows, (i) =>
+  d3.sum(concentration.subarray(i * K, (i + 1) * K), lgamma) - d3.sum(totals.subarray(i * A, (i + 1) * A), lgamma)); // all aspects
 const dot = (a, i, b, j) => {
   let sum = 0;
   for (let k = 0; k < K; k++) sum += a[i * K + k] * b[j * K + k];
@@ -25,9 +26,9 @@ let expected; // E[ln share] of every theme in every task, (T, K)
 function expectedLog() {
   if (!expected) {
     expected = new Float64Array(T * K);
+    const ofTotal = totals.map(digamma);
     for (let i = 0; i < T; i++) {
-      const total = digamma(totals[i]);
-      for (let k = 0; k < K; k++) expected[i * K + k] = digamma(concentration[i * K + k]) - total;
+      for (let k = 0; k < K; k++) expected[i * K + k] = digamma(concentration[i * K + k]) - ofTotal[i * A + Math.floor(k / each)];
     }
   }
   return expected;
