@@ -5,16 +5,18 @@
     python benchmarks/quality.py omniglot --tasks 1000000 --seeds 0 1 2 --own --themes 8:full 32:diagonal --out quality
     python benchmarks/quality.py omniglot --tasks 100000 --tuning --set classification_weight=0.03 --out labelled
     python benchmarks/quality.py omniglot --tasks 1000000 --preset paper --themes --out paper
-    python benchmarks/quality.py omniglot --tasks 1000000 --seeds 0 1 2 --draws 1 2 3 4 5 --out quality
+    python benchmarks/quality.py omniglot --tasks 1000000 --seeds 0 1 2 --even --draws 1 2 3 4 5 --out quality
+    python benchmarks/quality.py omniglot --tasks 1000000 --themes 128:diagonal 16:diagonal:8 --out quality
     python benchmarks/quality.py mini-imagenet --tasks 1000000 --seeds 0 1 2 --set latent_dim=128 --set filters=[32,64,128,256] \\
         --set t_shots=16 --set v_shots=16 --set classification_weight=0.03 --themes 32:diagonal --out photographs
 
 A row for each trained model and for each refit of its themes: AUC of "same group" by KL, average precision, nearest of the same
-group, largest share; of its encoder the AUC of means and of Fréchet distances; seconds. Several ``--draws`` of the 200 measured
-tasks give the mean over them, in a row of its own. ``--tuning`` holds a third of the training groups out to measure on, so that
-settings can be chosen without a look at the test groups. ``--own`` fits the new themes to the measured tasks themselves, as to a
-user's unlabelled tasks, instead of the training groups. Models and rows are kept in ``--out``; the same command goes on where it
-was interrupted, and what is there is not made again.
+group, largest share; of its encoder the AUC of means and of Fréchet distances; seconds. The number of themes of a refit is that
+of each aspect. Several ``--draws`` of the 200 measured tasks give the mean over them, in a row of its own; ``--even`` gives
+each group the same number of tasks. ``--tuning`` holds a third of the training groups out to measure on, so that settings can
+be chosen without a look at the test groups. ``--own`` fits the new themes to the measured tasks themselves, as to a user's
+unlabelled tasks, instead of the training groups. Models and rows are kept in ``--out``; the same command goes on where it was
+interrupted, and what is there is not made again.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from draws import even_tasks
 
 import tasktheme as tt
 from tasktheme.data.episodes import Episodes
@@ -50,10 +53,12 @@ def parts(data: str, *, size: int, tuning: bool) -> tuple[tt.Dataset, tt.Dataset
     return split.train.select_groups([name for name in names if name not in held]), split.train.select_groups(sorted(held))
 
 
-def measured_tasks(test: tt.Dataset, seed: int) -> Episodes:
+def measured_tasks(test: tt.Dataset, seed: int, *, even: bool) -> Episodes:
     """200 tasks of 20 images of each of five classes; where there is one group, of one class, which then is the group."""
     if len(test.group_names) == 1:
         return test.classes_as_groups().episodes(1, 20, 200, seed=seed)
+    if even:
+        return test.episodes(shots=20, tasks=even_tasks(test, seed, apart=False), seed=seed)
     return test.episodes(5, 20, 200, seed=seed)
 
 
@@ -87,7 +92,7 @@ def main() -> None:
     parser.add_argument("data")
     parser.add_argument("--tasks", type=int, nargs="+", default=[100_000])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
-    parser.add_argument("--themes", nargs="*", default=["8:full", "32:full", "128:diagonal"], metavar="K:COVARIANCE")
+    parser.add_argument("--themes", nargs="*", default=["8:full", "32:full", "128:diagonal"], metavar="K:COVARIANCE[:ASPECTS]")
     parser.add_argument("--refit", dest="refits", action="append", default=[], metavar="NAME=VALUE", help="of the refits alone")
     parser.add_argument("--preset", default="default")
     parser.add_argument("--size", type=int, default=64, help="side of the images in pixels")
@@ -95,6 +100,7 @@ def main() -> None:
     parser.add_argument("--tuning", action="store_true")
     parser.add_argument("--turned", action="store_true", help="train and refit on turned and mirrored images too")
     parser.add_argument("--draws", type=int, nargs="+", default=[1], help="seeds of the measured tasks")
+    parser.add_argument("--even", action="store_true", help="measure on the same number of tasks of each group")
     parser.add_argument("--own", action="store_true", help="refit to the measured tasks themselves, without their labels")
     parser.add_argument("--only-train", action="store_true", help="measure later, by the same command without this")
     parser.add_argument("--out", type=Path, default=Path("quality"))
@@ -102,8 +108,9 @@ def main() -> None:
     words.out.mkdir(parents=True, exist_ok=True)
     train, test = parts(words.data, size=words.size, tuning=words.tuning)
     train = train.turned() if words.turned else train
-    draws = [measured_tasks(test, seed) for seed in words.draws]
+    draws = [measured_tasks(test, seed, even=words.even) for seed in words.draws]
     of_draws = "" if words.draws == [1] else f", draws {' '.join(map(str, words.draws))}"
+    of_draws += ", even" if words.even else ""
     other = parse_changes(words.refits)
     words.refits += ["own tasks"] if words.own else []
     if words.own and len(draws) > 1:
@@ -132,9 +139,10 @@ def main() -> None:
                 continue
             if trained_row not in rows:
                 keep(trained_row, measure_draws(model, draws) | {"seconds": seconds})
-            for refit, (themes, covariance) in refits.items():
+            for refit, (themes, covariance, *aspects) in refits.items():
                 begun = time.perf_counter()
-                changed = model.refit(source, themes=int(themes), covariance=covariance, progress=False, **other)
+                asked = {"themes": int(themes), "covariance": covariance, "aspects": int(*aspects or [1])}
+                changed = model.refit(source, progress=False, **asked, **other)
                 seconds = time.perf_counter() - begun
                 keep(f"{name}, {refit}", measure_draws(changed, draws) | {"seconds": seconds})
 
