@@ -6,7 +6,7 @@
     python benchmarks/quality.py omniglot --tasks 100000 --tuning --set classification_weight=0.03 --out labelled
     python benchmarks/quality.py omniglot --tasks 1000000 --preset paper --themes --out paper
     python benchmarks/quality.py omniglot --tasks 1000000 --seeds 0 1 2 --even --draws 1 2 3 4 5 --out quality
-    python benchmarks/quality.py omniglot --tasks 1000000 --themes 128:diagonal 16:diagonal:8 --out quality
+    python benchmarks/quality.py omniglot --tasks 1000000 --themes 128:diagonal 16:full:8 --out quality
     python benchmarks/quality.py mini-imagenet --tasks 1000000 --seeds 0 1 2 --set latent_dim=128 --set filters=[32,64,128,256] \\
         --set t_shots=16 --set v_shots=16 --set classification_weight=0.03 --themes 32:diagonal --out photographs
 

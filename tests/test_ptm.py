@@ -528,7 +528,7 @@ def test_a_model_of_aspects_is_saved_embeds_decodes_and_sums_up(model: tt.PTM, d
     assert decoded is not None
     assert decoded.shape == (10, *data.point_shape)
     summary = {theme.theme: theme for theme in fine.summary(data)}
-    assert sum(theme.share for theme in summary.values()) == pytest.approx(1.0)
+    assert sum(theme.share for theme in summary.values()) == pytest.approx(5.0)  # in each aspect 1
     for aspect in range(5):  # each data point has one likeliest theme of each aspect
         assert summary[2 * aspect].typical or summary[2 * aspect + 1].typical
     found = evaluate(fine, data, ways=2, shots=3, n=20)
@@ -552,3 +552,18 @@ def test_aspects_that_cannot_be_say_so(model: tt.PTM, data: tt.Dataset) -> None:
         fine.held_out_bound(data.episodes(ways=2, shots=4, n=2))
     with pytest.raises(SettingsError, match="'aspects' must be at least 1"):
         tt.Settings(aspects=0)
+    few = np.random.default_rng(0).normal(size=(40, 4))
+    few[:, 3] = few[:, 1] = np.sign(few[:, 1])
+    vectors = tt.PTM(settings=SMALL).fit(list(few.reshape(8, 5, 4)), tasks=8, progress=False)
+    with pytest.raises(DataError, match=r"^aspect 2 of 2: 3 themes need .* got 2; take fewer themes, or fewer aspects"):
+        vectors.refit(list(few.reshape(8, 5, 4)), aspects=2, progress=False)
+
+
+def test_a_model_file_whose_aspects_do_not_divide_its_dimensions_is_damaged(
+    model: tt.PTM, data: tt.Dataset, tmp_path: Path
+) -> None:
+    model.refit(data, themes=2, aspects=5, polish_tasks=6, progress=False).save(tmp_path / "fine")
+    file = tmp_path / "fine" / "model.json"
+    file.write_text(file.read_text().replace('"aspects": 5', '"aspects": 2'))
+    with pytest.raises(ModelFileError, match="damaged"):
+        tt.PTM.load(tmp_path / "fine")

@@ -130,7 +130,12 @@ def refit(
     out: Annotated[Path, typer.Option(help="Folder for the model with new themes.", show_default=False)],
     themes: Annotated[
         Any,
-        typer.Option(parser=parse_themes, metavar="N|auto", help="Number of task-themes K.", show_default="that of the model"),
+        typer.Option(
+            parser=parse_themes,
+            metavar="N|auto",
+            help="Number of task-themes K, of each aspect.",
+            show_default="that of the model",
+        ),
     ] = None,
     change: Change = None,
     unlabelled: Unlabelled = False,
@@ -146,10 +151,11 @@ def refit(
 ) -> None:
     """Fit new themes to a data set's training part, with a model's encoder as it is: a minute or two, no training.
 
-    For another number of themes, or for your own data where its images are like those that the encoder knows. With --unlabelled
-    the themes are of the very tasks in DATA; where these are all that you compare, add --set polish_start=tasks.
+    For another number of themes, or for your own data where its images are like those that the encoder knows. Several aspects,
+    parts of the embedding with themes of their own, tell tasks apart best. With --unlabelled the themes are of the very tasks in
+    DATA; where these are all that you compare, add --set polish_start=tasks.
 
-    Examples: `tasktheme refit omniglot-default omniglot --themes 32 --set covariance=diagonal --out wide`,
+    Examples: `tasktheme refit omniglot-default omniglot --themes 16 --set aspects=8 --out fine`,
     `tasktheme refit omniglot-default tasks/ --unlabelled --themes 32 --set polish_start=tasks --out own`
     """
     from tasktheme.ptm import PTM

@@ -50,6 +50,8 @@ def expected_tensors(settings: Settings, point_shape: tuple[int, ...]) -> dict[s
     with torch.device("meta"):
         networks = Networks(settings, point_shape, torch.device("meta"))
         dimensions = settings.latent_dim if networks.decoder is not None else point_shape[0]  # no decoder: the data's own
+        if dimensions % settings.aspects:
+            raise RuntimeError(f"{dimensions} dimensions are not those of {settings.aspects} aspects")
         mu = torch.empty(settings.aspects * settings.themes, dimensions // settings.aspects)
         Sigma = torch.empty(*mu.shape, mu.shape[1]) if settings.covariance == "full" else mu
         return {

@@ -392,7 +392,7 @@ def _check_aspects(settings: Settings, dimensions: int) -> None:
     if dimensions % settings.aspects:
         raise SettingsError(f"an embedding of {dimensions} dimensions cannot be dealt out to {settings.aspects} aspects alike")
     if settings.aspects > 1 and settings.choose_themes:
-        raise SettingsError("themes='auto' chooses for one aspect: give the number of themes of each")
+        raise SettingsError("themes='auto' chooses for one aspect: give the number of themes of each, or refit with aspects=1")
 
 
 def _log_likelihood(themes: Themes, embedded: EmbeddedTasks) -> Tensor:

@@ -57,6 +57,16 @@ def test_lda_of_components_tells_groups_apart_that_lie_apart(model: tt.PTM) -> N
     assert same_group_auc(distances, np.array(episodes.groups())) > 0.95
 
 
+@pytest.mark.parametrize(("features", "alike"), [(12, True), (10, False)])
+def test_lda_of_components_has_the_aspects_of_the_model_where_they_divide(model: tt.PTM, features: int, alike: bool) -> None:
+    one, five = (model.refit(small_images(), themes=2, aspects=aspects, progress=False) for aspects in (1, 5))
+    x = np.random.default_rng(0).normal(size=(160, features))
+    data = tt.Dataset.from_arrays(x, np.arange(160) // 20, np.arange(160) // 80, name="noise")
+    episodes = data.episodes(ways=3, shots=6, n=5, seed=1)
+    whole, parts = (raw.lda_distances(rival, data, episodes, seed=1) for rival in (one, five))
+    assert np.allclose(whole, parts) == alike
+
+
 def test_measures_are_those_of_the_embedded_tasks(model: tt.PTM) -> None:
     episodes = small_images(1).episodes(ways=(2, 3), shots=6, n=12, seed=4)
     found = evaluate_tasks(model, episodes, seed=4)

@@ -104,7 +104,7 @@ def test_themes_of_aspects_see_their_own_dimensions_alone(covariance: Covariance
     mask = torch.ones(1, 5, dtype=torch.bool)
     explained = [part.explained(values[None], mask) for part, values in zip((first, second), wanted, strict=True)]
     torch.testing.assert_close(both.explained(found[None], mask), explained[0] + explained[1])
-    torch.testing.assert_close(both.share, torch.cat([first.share, second.share]) / 2.0)
+    torch.testing.assert_close(both.share, torch.cat([first.share, second.share]))
     assert (both.aspects, both.dimensions, first.dimensions) == (2, 4, 2)
 
 

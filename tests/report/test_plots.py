@@ -285,20 +285,23 @@ def _expected_rows(model: tt.PTM, data: tt.Dataset, columns: int) -> list[list[i
     """The slow, obvious way to the typical images."""
     score = model.theme_log_likelihood(data.x).astype(np.float64)
     share = model.themes.share.double().numpy()
-    posterior = np.exp(score - score.max(axis=1, keepdims=True)) * share
+    posterior = (np.exp(score - score.max(axis=1, keepdims=True)) * share).reshape(len(score), model.themes.aspects, -1)
+    likeliest = (posterior >= posterior.max(axis=2, keepdims=True)).reshape(score.shape)  # of its aspect
     result = []
     for theme in range(len(share)):
         row: list[int] = []
         for i in sorted(range(len(data)), key=lambda i: -score[i, theme]):
             label = [c for c in range(len(data.counts)) if data.starts[c] <= i][-1]
             alike = sum(data.starts[label] <= j < data.starts[label] + data.counts[label] for j in row)
-            if posterior[i, theme] >= posterior[i].max() and alike < 2 and len(row) < columns:
+            if likeliest[i, theme] and alike < 2 and len(row) < columns:
                 row.append(i)
         result.append(row)
     return result
 
 
-def test_gallery_shows_means_and_typical_images_by_share(model: tt.PTM, drawings: tt.Dataset) -> None:
+@pytest.mark.parametrize("aspects", [1, 4])
+def test_gallery_shows_means_and_typical_images_by_share(aspects: int, model: tt.PTM, drawings: tt.Dataset) -> None:
+    model = model.refit(drawings, themes=3, aspects=aspects, polish_tasks=6, progress=False)
     figure = plots.theme_gallery(model, drawings, columns=5)
     [axes] = figure.axes
     share = model.themes.share.numpy()

@@ -8,9 +8,10 @@ from tasktheme.errors import TrainingWarning
 from tasktheme.tasks.alike import all_alike
 
 
-def make(shares: list[list[float]]) -> tt.TaskSet:
+def make(shares: list[list[float]], aspects: int = 1) -> tt.TaskSet:
     gamma = 1.1 + 20.0 * np.array(shares)
-    return tt.TaskSet(gamma, np.full(len(gamma), 20), np.ones(len(gamma), dtype=np.bool_), prior=np.full(gamma.shape[1], 1.1))
+    prior = np.full(gamma.shape[1], 1.1)
+    return tt.TaskSet(gamma, np.full(len(gamma), 20), np.ones(len(gamma), dtype=np.bool_), prior=prior, aspects=aspects)
 
 
 def test_sets_are_alike_only_together() -> None:
@@ -20,6 +21,8 @@ def test_sets_are_alike_only_together() -> None:
     assert "all 3 tasks are alike" in (all_alike(first) or "")
     assert "all 6 tasks are alike" in (all_alike(first, first) or "")
     assert all_alike(make([[1.0], [1.0]])) is None  # one theme
+    assert all_alike(make([[1.0, 1.0], [1.0, 1.0]], aspects=2)) is None  # one of each aspect
+    assert all_alike(make([[1.0, 0.0, 0.5, 0.5]] * 2, aspects=2)) is not None
     assert all_alike(first, make([[1.0, 0.0, 0.0]])) is None  # of another model
 
 

@@ -8,6 +8,7 @@ from scipy import stats
 
 import tasktheme as tt
 from tasktheme.errors import DataError
+from tasktheme.report import plots
 from tasktheme.tasks import distances, search
 
 PRIOR = 0.1
@@ -254,28 +255,47 @@ def test_kl_of_several_aspects_is_the_sum_of_theirs(direction: distances.Directi
 def test_a_task_of_several_aspects_is_a_product_of_distributions() -> None:
     tasks, parts = in_aspects()
     np.testing.assert_allclose(tasks.entropy(), sum(part.entropy() for part in parts))
-    affinity = np.prod([1.0 - part.hellinger(part) ** 2 for part in parts], axis=0)
-    np.testing.assert_allclose(tasks.hellinger(tasks) ** 2, 1.0 - affinity, atol=1e-9)
-    mixture = np.concatenate([part.mean_mixture() for part in parts], axis=1) / 3.0
-    np.testing.assert_allclose(tasks.mean_mixture(), mixture)
+    for kind in ("hellinger", "jensen_shannon"):
+        own = np.mean([getattr(part, kind)(part) ** 2 for part in parts], axis=0)
+        np.testing.assert_allclose(getattr(tasks, kind)(tasks) ** 2, own, atol=1e-9)
+    np.testing.assert_allclose(tasks.mean_mixture(), np.concatenate([part.mean_mixture() for part in parts], axis=1))
     for ends in zip(tasks.interval(0.8), *(part.interval(0.8) for part in parts), strict=True):
-        np.testing.assert_allclose(ends[0], np.concatenate(ends[1:], axis=1) / 3.0)
+        np.testing.assert_allclose(ends[0], np.concatenate(ends[1:], axis=1))
     resized = np.concatenate([part.resized(9).concentration for part in parts], axis=1)
     np.testing.assert_allclose(tasks.resized(9).concentration, resized)
-    mean = tt.TaskSet(mixture, tasks.sizes, tasks.converged)  # which its own mean mixture is
-    np.testing.assert_allclose(tasks.jensen_shannon(tasks), mean.jensen_shannon(mean), atol=1e-7)
     assert (tasks[3:5].aspects, tt.TaskSet.concatenate([tasks, tasks]).aspects) == (3, 3)
+
+
+@pytest.mark.parametrize("aspects", [1, 3])
+def test_no_tasks_have_everything_of_no_tasks(aspects: int) -> None:
+    tasks = dataclasses.replace(in_aspects()[0], aspects=aspects)
+    none = tasks[:0]
+    assert none.mean_mixture().shape == none.interval()[0].shape == none.resized(5).concentration.shape == (0, 12)
+    assert none.entropy().shape == (0,)
+    for kind in ("kl", "hellinger", "jensen_shannon"):
+        assert getattr(none, kind)(tasks).shape == (0, 30)
+        assert getattr(tasks, kind)(none).shape == (30, 0)
+
+
+def test_the_strongest_theme_has_the_largest_share_of_its_aspect() -> None:
+    gamma = [[1.0, 9.0, 50.0, 40.0], [30.0, 20.0, 0.9, 0.1]]  # the second aspect's prior is the larger, or the smaller
+    tasks = tt.TaskSet(gamma, np.full(2, 9), np.ones(2, dtype=np.bool_), aspects=2)
+    np.testing.assert_array_equal(tasks.top_themes(2), [[1, 2], [2, 0]])
 
 
 def test_themes_that_aspects_do_not_divide_and_what_takes_one_aspect_say_so() -> None:
     tasks, _ = in_aspects()
-    for aspects in (0, 5):
+    assert type(dataclasses.replace(tasks, aspects=np.int64(3)).aspects) is int
+    for aspects in (0, 5, 3.0, "3"):
         with pytest.raises(DataError, match=f"12 themes cannot be those of {aspects} aspects"):
             dataclasses.replace(tasks, aspects=aspects)
     with pytest.raises(DataError, match="different models"):
         tasks.kl(dataclasses.replace(tasks, aspects=1))
     with pytest.raises(DataError, match="earth mover's distance takes tasks of a model of one aspect, and these have 3"):
         tasks.earth_mover(tasks, np.ones((12, 12)))
-    with pytest.raises(DataError, match="a policy takes tasks of a model of one aspect"):
+    with pytest.raises(DataError, match=r"the policy 'ptm' takes tasks of a model of one aspect, .* 3: refit with aspects=1"):
         tt.select(tasks, k=2)
+    assert len(tt.select(tasks, "random", k=2)) == 2  # which does not look at them
+    with pytest.raises(DataError, match="takes tasks of a model of one aspect"):
+        plots.simplex(tasks)
     assert repr(tasks).startswith("TaskSet(30 tasks, 12 themes in 3 aspects,")

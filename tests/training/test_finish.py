@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 
 from oracles.trainers import lose_a_theme, small_trainer
-from tasktheme.errors import TrainingWarning
+from tasktheme.errors import Interrupted, TrainingError, TrainingWarning
+from tasktheme.model.themes import Moments, Themes
+from tasktheme.settings import Settings
+from tasktheme.training import finish as finishing
+from tasktheme.training.embedding import TaskPoints
 from tasktheme.training.finish import finish
 from tasktheme.training.loop import Trainer
 from tasktheme.training.polish import polish, start_from_tasks
@@ -60,3 +66,55 @@ def test_a_final_em_that_starts_from_tasks_does_so_once() -> None:
     before = value.themes
     end(value)  # nothing is left to do
     assert value.themes is before
+
+
+def of_aspects(**changes: object) -> Trainer:
+    """Themes of the three features of each of two aspects, not yet fitted."""
+    return small_trainer(aspects=2, polish_sweeps=3, polish_tasks=8, **changes)
+
+
+@pytest.mark.parametrize("start", ["themes", "tasks"])
+def test_each_aspect_is_a_final_em_of_its_own(start: str) -> None:
+    value = of_aspects(polish_start=start)
+    value.refit_themes(progress=False)
+    found, embedded = value.themes, value.embedded_tasks(8)
+    for aspect in range(2):
+        part = embedded.aspect(aspect, 2)
+        torch.testing.assert_close(part.m, embedded.m[:, aspect::2])
+        if start == "themes":
+            value.start_themes(part)
+            begun = value.themes
+        else:
+            begun = start_from_tasks(value.settings, part)
+        *_, expected = polish(value.settings, begun, part, 3)
+        for name, tensor in expected.tensors().items():
+            torch.testing.assert_close(found.tensors()[name].chunk(2)[aspect], tensor, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("off", ["polish_sweeps", "polish_tasks"])
+def test_without_a_final_em_aspects_keep_the_themes_that_they_start_with(off: str) -> None:
+    value = small_trainer(**{"aspects": 2, "polish_sweeps": 3, "polish_tasks": 8, "polish_start": "tasks", off: 0})
+    value.refit_themes(progress=False)
+    found, embedded = value.themes, value.embedded_tasks(8 if off == "polish_sweeps" else value.first_tasks)
+    value.start_themes(embedded.aspect(1, 2))
+    torch.testing.assert_close(found.mu[3:], value.themes.mu)
+
+
+def test_aspects_are_interrupted_checked_and_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Interrupted, match="interrupted in aspect 1 of 2"):
+        finishing.finish_aspects(of_aspects(), lambda: True, progress=False)
+
+    def lost(settings: Settings, themes: Themes, data: TaskPoints, sweeps: int) -> Iterator[Themes]:
+        n = torch.tensor(share)
+        yield Themes.build(themes.alpha, Moments(n, themes.mu, sign * themes.moments.Sigma), floor=0.0)
+
+    monkeypatch.setattr(finishing, "polish", lost)
+    share, sign = [0.001, 0.499, 0.5], 1.0
+    with pytest.warns(TrainingWarning, match="2 of 6 themes are unused"):
+        of_aspects().refit_themes(progress=False)
+    share = [0.01, 0.01, 0.98]
+    with pytest.warns(TrainingWarning, match="have collapsed: one of 3 has 98 %"):
+        of_aspects().refit_themes(progress=False)
+    sign = -1.0
+    with pytest.raises(TrainingError, match="not positive definite"):
+        of_aspects().refit_themes(progress=False)

@@ -14,6 +14,7 @@ import tasktheme as tt
 from oracles.small import SMALL, small_vectors
 from oracles.trainers import lose_a_theme, small_trainer
 from tasktheme.errors import Interrupted, TrainingWarning
+from tasktheme.model.unused import unused
 from tasktheme.training import loop
 from tasktheme.training.checkpoint import resume_training, save_training
 from tasktheme.training.embedding import EmbeddedTasks
@@ -62,12 +63,14 @@ def test_features_of_very_different_spread_are_told(wide: float, told: bool, mon
 def test_unused_themes_that_are_left_alone_are_told() -> None:
     share = torch.tensor([0.5, 0.001, 0.498, 0.001])
     with pytest.warns(TrainingWarning, match=r"2 of 4 themes are unused.*try unused_themes='revive'"):
-        warn_of_unused(share, SMALL.changed({"unused_themes": "keep"}))
+        warn_of_unused(unused(share), SMALL.changed({"unused_themes": "keep"}))
     with pytest.warns(TrainingWarning, match=r"2 of 4 themes are unused.*try a final EM \(polish_sweeps\)"):
-        warn_of_unused(share, SMALL)
+        warn_of_unused(unused(share), SMALL)
+    with pytest.warns(TrainingWarning, match=r"2 of 4 themes are unused.*: try fewer themes"):
+        warn_of_unused(unused(share), SMALL.changed({"aspects": 5}))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warn_of_unused(torch.tensor([0.4, 0.1, 0.4, 0.1]), SMALL)
+        warn_of_unused(unused(torch.tensor([0.4, 0.1, 0.4, 0.1])), SMALL)
 
 
 def embedded(signal: float, noise: float, points: int = 5000) -> list[EmbeddedTasks]:

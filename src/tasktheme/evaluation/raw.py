@@ -43,11 +43,14 @@ def project(found: Any, data: Dataset) -> Dataset:
 def lda_distances(model: PTM, train: Dataset, tasks: Episodes, *, seed: int, progress: bool = False) -> Floats:
     """KL between tasks under Gaussian LDA on principal components, both fitted to ``train``: this model without its network.
 
-    Themes, covariances and tasks are as in ``model``.
+    Themes, covariances and tasks are as in ``model``; aspects where they divide the components.
     """
     found = components(train, LDA_COMPONENTS, seed=seed)
     settings = Settings().changed({name: getattr(model.settings, name) for name in _SAME} | _SHORT)
-    plain = PTM(settings=settings, device=str(model.device)).fit(project(found, train), tasks=_LDA_TASKS, progress=progress)
+    points = project(found, train)
+    plain = PTM(settings=settings, device=str(model.device)).fit(points, tasks=_LDA_TASKS, progress=progress)
+    if (aspects := model.themes.aspects) > 1 and found.n_components_ % aspects == 0:
+        plain = plain.refit(points, aspects=aspects, progress=progress)
     embedded = plain.embed(dataclasses.replace(tasks, dataset=project(found, tasks.dataset)), progress=progress)
     return embedded.kl(embedded)
 

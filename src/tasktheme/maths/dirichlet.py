@@ -64,15 +64,14 @@ def paired_kl(gamma: Float[Tensor, "*B K"], other: Float[Tensor, "*B K"]) -> Flo
     return torch.where((gamma == other).all(dim=-1), 0.0, kl)
 
 
-def hellinger(gamma: Float[Tensor, "T1 *A K"], other: Float[Tensor, "T2 *A K"]) -> Float[Tensor, "T1 T2"]:
-    """Hellinger distance in [0, 1] between Dirichlet(gamma_i) and Dirichlet(other_j), or products of these, for all pairs.
+def hellinger(gamma: Float[Tensor, "T1 *A K"], other: Float[Tensor, "T2 *A K"]) -> Float[Tensor, "T1 T2 *A"]:
+    """Hellinger distance in [0, 1] between Dirichlet(gamma_i) and Dirichlet(other_j), for all pairs.
 
-    H^2 = 1 - B((gamma_i + other_j) / 2) / sqrt(B(gamma_i) B(other_j)); of products the quotients are multiplied.
+    H^2 = 1 - B((gamma_i + other_j) / 2) / sqrt(B(gamma_i) B(other_j)).
     """
     between = log_normaliser((gamma[:, None] + other) / 2.0)
     ends = (log_normaliser(gamma)[:, None] + log_normaliser(other)) / 2.0
-    exponent = (between - ends).reshape(len(gamma), len(other), -1).sum(dim=-1)
-    return (-torch.expm1(exponent)).clamp_min(0.0).sqrt()
+    return (-torch.expm1(between - ends)).clamp_min(0.0).sqrt()
 
 
 def newton_step(alpha: Float[Tensor, " K"], mean_expected_log: Float[Tensor, " K"]) -> Float[Tensor, " K"]:

@@ -104,8 +104,9 @@ class Themes:
 
     @property
     def share(self) -> Float[Tensor, " K"]:
-        """Each theme's share of the data points seen, of which each aspect has an equal part."""
-        return self.moments.n / self.moments.n.sum(dim=-1, keepdim=True)
+        """Each theme's share of the data points seen, among the themes of its aspect."""
+        n = self.moments.n.unflatten(-1, (self.aspects, -1))
+        return (n / n.sum(dim=-1, keepdim=True)).flatten(-2)
 
     @property
     def dimensions(self) -> int:
@@ -118,7 +119,7 @@ class Themes:
         if self.aspects == 1:
             return self.mu
         parts = list(zip(self.mu.chunk(self.aspects), self.share.chunk(self.aspects), strict=True))
-        middle = torch.stack([share @ mu / share.sum() for mu, share in parts], dim=-1).flatten()  # dealt out in turn
+        middle = torch.stack([share @ mu for mu, share in parts], dim=-1).flatten()  # dealt out in turn
         centres = middle.repeat(len(self.mu), 1)
         for aspect, (mu, own) in enumerate(zip(self.mu.chunk(self.aspects), centres.chunk(self.aspects), strict=True)):
             own[:, aspect :: self.aspects] = mu
@@ -135,7 +136,7 @@ class Themes:
 
     def explained(self, log_likelihood: Float[Tensor, "T N K"], mask: Bool[Tensor, "T N"]) -> Float[Tensor, " T"]:
         """The mean over a task's data points of ln sum_k share_k exp E[ln N]: how well the themes explain it."""
-        share = (self.aspects * self.share).clamp_min(torch.finfo(self.share.dtype).tiny)
+        share = self.share.clamp_min(torch.finfo(self.share.dtype).tiny)
         weighted = (log_likelihood + share.log()).unflatten(-1, (self.aspects, -1))
         each = torch.logsumexp(weighted, dim=-1).sum(dim=-1)
         return torch.where(mask, each, torch.zeros_like(each)).sum(dim=-1) / mask.sum(dim=-1)

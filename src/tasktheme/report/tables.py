@@ -73,7 +73,9 @@ def model_table(models: Mapping[str, PTM], measures: Mapping[str, Mapping[str, A
         channels, height, width = model.point_shape
         trained = f"{model.trained_on['tasks']:,} tasks of {model.trained_on['data']}"
         images = f"{width}x{height} {'grey' if channels == 1 else 'colour'}"
-        table.add_row(name, images, str(model.settings.themes), trained, f"{measures[name]['auc']:.3f}")
+        aspects = model.themes.aspects
+        themes = f"{aspects} x {model.settings.themes}" if aspects > 1 else str(model.settings.themes)
+        table.add_row(name, images, themes, trained, f"{measures[name]['auc']:.3f}")
     return table
 
 
@@ -129,6 +131,9 @@ def summary_table(tasks: TaskSet, *, most: int = 12) -> Table:
     table.add_row("entropy", f"{low:.2f} to {high:.2f} nats, median {middle:.2f}")
     order = np.argsort(-share, kind="stable")
     themes = ", ".join(f"{k} ({100 * share[k]:.0f} %)" for k in order[:most])
+    if tasks.aspects > 1:
+        each = len(share) // tasks.aspects
+        table.add_row("aspects", f"{tasks.aspects}, of {each} themes each: 0 to {each - 1} are of the first, and so on")
     table.add_row("themes", f"{themes}{_more(len(order), most)}")
     if "group" in tasks.columns:
         names, counts = np.unique([str(value) for value in tasks.columns["group"]], return_counts=True)

@@ -41,7 +41,7 @@ def mixtures(tasks: TaskSet, *, most: int = 24, group: str = "group") -> Figure:
     """
     chosen = choose(tasks, group, most)
     entropy = chosen.tasks.entropy()
-    parts = _named_parts(chosen.tasks.mean_mixture())
+    parts = _named_parts(chosen.tasks.mean_mixture() / chosen.tasks.aspects)
     count = len(entropy)
     y = np.arange(count) + 0.45 * chosen.group  # a gap between groups
     legend_rows = -(-len(parts) // 9)
@@ -56,7 +56,7 @@ def mixtures(tasks: TaskSet, *, most: int = 24, group: str = "group") -> Figure:
     axes.set_xlim(0.0, 1.0)
     axes.set_ylim(float(y[-1]) + 0.6, -0.6)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.0f} %"))
-    axes.set_xlabel("expected share of each theme")
+    axes.set_xlabel(f"expected share of each theme{', all aspects together' * (chosen.tasks.aspects > 1)}")
     _name_bars(axes, chosen, y)
     axes.spines[["left", "bottom"]].set_visible(False)
     axes.tick_params(axis="y", length=0.0)

@@ -29,7 +29,7 @@ def _differ(sets: Sequence[TaskSet]) -> bool:
     """Whether tasks have different shares of themes; true of a model's only theme, which was to tell nothing apart."""
     mixtures = [_mixture(tasks) for tasks in sets if len(tasks)]
     themes = {mixture.shape[1] for mixture in mixtures}
-    if len(themes) > 1 or themes == {1}:  # sets of different models are an error elsewhere
+    if len(themes) > 1 or themes == {sets[0].aspects}:  # sets of different models are an error elsewhere
         return True
     highest, lowest = (np.stack([end(mixture, axis=0) for mixture in mixtures]) for end in (np.max, np.min))
     return bool((highest.max(axis=0) - lowest.min(axis=0)).max() >= _ALIKE)

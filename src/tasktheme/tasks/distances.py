@@ -50,16 +50,24 @@ def kl(gamma: Floats, other: Floats, direction: Direction = "forward", *, aspect
 
 
 def hellinger(gamma: Floats, other: Floats, *, aspects: int = 1) -> Floats:
-    """Hellinger distance between the Dirichlet distributions, in [0, 1]."""
+    """Hellinger distance between the Dirichlet distributions, in [0, 1]; of several aspects the root mean square of theirs.
+
+    That of the product of many distributions would be 1 for almost any two tasks.
+    """
     second = by_aspect(other, aspects)
-    return _by_rows(gamma, other, lambda rows: dirichlet.hellinger(by_aspect(rows, aspects), second).numpy())
+
+    def rows_to_all(rows: Floats) -> Floats:
+        distance: Floats = dirichlet.hellinger(by_aspect(rows, aspects), second).square().mean(dim=-1).sqrt().numpy()
+        return distance
+
+    return _by_rows(gamma, other, rows_to_all)
 
 
 def jensen_shannon(gamma: Floats, other: Floats, *, aspects: int = 1) -> Floats:
     """Square root of the Jensen-Shannon divergence of the mean mixtures, in [0, sqrt(ln 2)]: a metric.
 
     Between the Dirichlet distributions themselves there is no closed form. Of the means only, it does not see how certain
-    a task is.
+    a task is. Of several aspects the root mean square of theirs.
     """
     second = mean_mixture(other, aspects=aspects)
 
@@ -67,7 +75,7 @@ def jensen_shannon(gamma: Floats, other: Floats, *, aspects: int = 1) -> Floats:
         first = mean_mixture(rows, aspects=aspects)[:, None]
         middle = (first + second) / 2.0
         divergence = (rel_entr(first, middle) + rel_entr(second, middle)).sum(axis=-1) / 2.0
-        distance: Floats = np.sqrt(np.maximum(divergence, 0.0))
+        distance: Floats = np.sqrt(np.maximum(divergence / aspects, 0.0))
         return distance
 
     return _by_rows(gamma, other, rows_to_all)
@@ -105,15 +113,20 @@ def _blas() -> ThreadpoolController:
 
 
 def mean_mixture(gamma: Floats, *, aspects: int = 1) -> Floats:
-    """(T, K) expected share of each theme; each aspect has an equal part of the whole."""
-    parts = gamma.reshape(len(gamma), aspects, -1)
-    mixture: Floats = (parts / (aspects * parts.sum(axis=-1, keepdims=True))).reshape(gamma.shape)
+    """(T, K) expected share of each theme among those of its aspect."""
+    each = parts(gamma, aspects)
+    mixture: Floats = (each / each.sum(axis=-1, keepdims=True)).reshape(gamma.shape)
     return mixture
+
+
+def parts(values: Floats, aspects: int) -> Floats:
+    """(T, aspects, K / aspects) of (T, K) values."""
+    return values.reshape(len(values), aspects, values.shape[1] // aspects)
 
 
 def by_aspect(gamma: Floats, aspects: int) -> torch.Tensor:
     """(T, aspects, K / aspects) the parameters of each Dirichlet distribution."""
-    return tensor(gamma).unflatten(1, (aspects, -1))
+    return tensor(parts(gamma, aspects))
 
 
 def tensor(array: npt.NDArray[Any]) -> torch.Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import operator
 import os
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from tasktheme.tasks.taskset import TaskSet
 
-FORMAT = 1
+FORMAT = 2  # of tasks of one aspect 1, which older versions read
 ENDINGS = (".parquet", ".csv", ".npz")
 _ABOUT = "tasktheme"  # the key of what a file says about itself
 _PART = "TaskSet.load(whole_file)[rows].save(part) keeps some of the tasks"
@@ -149,8 +150,8 @@ def whole_table(tasks: TaskSet) -> pa.Table:
 
 def _about(tasks: TaskSet, count: int, **more: Any) -> str:
     prior = None if tasks.prior is None else tasks.prior.tolist()
-    about = {"format": FORMAT, "fingerprint": tasks.fingerprint, "prior": prior, "aspects": tasks.aspects, "tasks": count}
-    return json.dumps({**about, **more})
+    about = {"format": 1 if tasks.aspects == 1 else FORMAT, "fingerprint": tasks.fingerprint, "prior": prior, "tasks": count}
+    return json.dumps({**about, "aspects": tasks.aspects, **more})
 
 
 def is_task_file(path: Path) -> bool:
@@ -193,7 +194,7 @@ def parse_tasks(content: bytes, name: str) -> dict[str, Any]:
             "fingerprint": str(about["fingerprint"]),
             "prior": None if prior is None else np.asarray(prior, dtype=np.float64),
             "log_likelihood": None if likelihood is None else _of_kind(likelihood, "fiu"),
-            "aspects": int(about.get("aspects", 1)),
+            "aspects": operator.index(about.get("aspects", 1)),
         }
     except ModelFileError:
         raise

@@ -71,8 +71,10 @@ class TaskSet:
                 object.__setattr__(self, name, _array(name, getattr(self, name)))
         if self.concentration.ndim != 2 or self.concentration.shape[1] < 1:
             raise DataError(f"concentration must be (tasks, themes) numbers, got shape {self.concentration.shape}")
-        if self.aspects < 1 or self.concentration.shape[1] % self.aspects:
+        whole = isinstance(self.aspects, int | np.integer) and self.aspects >= 1
+        if not whole or self.concentration.shape[1] % self.aspects:
             raise DataError(f"{self.concentration.shape[1]} themes cannot be those of {self.aspects} aspects")
+        object.__setattr__(self, "aspects", int(self.aspects))
         for what, gamma in (("concentration", self.concentration), ("prior", self.prior)):
             if gamma is not None and not ((gamma >= _SMALLEST) & (gamma <= _LARGEST)).all():  # False for a NaN
                 raise DataError(f"{what} must be above 0 and finite throughout, from {_SMALLEST:g} to {_LARGEST:g}")
@@ -149,9 +151,10 @@ class TaskSet:
             raise DataError(f"n, the common size, must be a whole number of at least 1, got {n!r}")
         if self.prior is None:
             raise DataError("these tasks do not know their model's prior, so they cannot be resized: embed them again")
-        evidence = self._parts(np.maximum(self.concentration - self.prior, 0.0))  # rounding can leave a little below the prior
-        scaled = n / np.maximum(evidence.sum(axis=-1, keepdims=True), _SMALLEST) * evidence
-        gamma = self.prior + scaled.reshape(self.concentration.shape)
+        evidence = np.maximum(self.concentration - self.prior, 0.0)  # rounding can leave a little below the prior
+        parts = distances.parts(evidence, self.aspects)
+        scaled = n / np.maximum(parts.sum(axis=-1, keepdims=True), _SMALLEST) * parts
+        gamma = self.prior + scaled.reshape(evidence.shape)
         return dataclasses.replace(self, concentration=gamma, sizes=np.full(len(self), n, dtype=np.int64))
 
     def entropy(self) -> Floats:
@@ -163,7 +166,7 @@ class TaskSet:
         return entropy
 
     def mean_mixture(self) -> Floats:
-        """(T, K) expected share of each theme in each task; each aspect has an equal part of the whole."""
+        """(T, K) expected share of each theme in each task, among the themes of its aspect."""
         return distances.mean_mixture(self.concentration, aspects=self.aspects)
 
     def interval(self, level: float = 0.9) -> tuple[Floats, Floats]:
@@ -173,17 +176,17 @@ class TaskSet:
         """
         if not 0.0 < level < 1.0:
             raise DataError(f"level, the probability inside the interval, must lie between 0 and 1, got {level}")
-        gamma, part = self._parts(self.concentration), np.full(self.concentration.shape, 1.0 / self.aspects)
+        gamma = distances.parts(self.concentration, self.aspects)
         if gamma.shape[-1] == 1:
-            return part, part.copy()  # a single theme is all of a task
+            return np.ones_like(self.concentration), np.ones_like(self.concentration)  # a single theme is all of a task
         rest = gamma.sum(axis=-1, keepdims=True) - gamma
         tail = (1.0 - level) / 2.0
-        low, high = (betaincinv(gamma, rest, end).reshape(part.shape) * part for end in (tail, 1.0 - tail))
+        low, high = (betaincinv(gamma, rest, end).reshape(self.concentration.shape) for end in (tail, 1.0 - tail))
         return low, high
 
     def top_themes(self, k: int = 3) -> npt.NDArray[np.int64]:
         """(T, k) the strongest themes of each task, strongest first."""
-        return np.argsort(-self.concentration, axis=1, kind="stable")[:, :k]
+        return np.argsort(-self.mean_mixture(), axis=1, kind="stable")[:, :k]
 
     def kl(self, other: TaskSet, *, direction: Direction = "forward") -> Floats:
         """(T, T') KL[self_i || other_j] for all pairs: what is lost when task i is read with task j's distribution.
@@ -199,7 +202,10 @@ class TaskSet:
         return self.kl(other, direction="symmetric")
 
     def hellinger(self, other: TaskSet) -> Floats:
-        """(T, T') Hellinger distance between the Dirichlet distributions: a metric from 0 to 1."""
+        """(T, T') Hellinger distance between the Dirichlet distributions: a metric from 0 to 1.
+
+        Of several aspects the root mean square of theirs.
+        """
         self.check_same_model(other)
         return distances.hellinger(self.concentration, other.concentration, aspects=self.aspects)
 
@@ -306,11 +312,7 @@ class TaskSet:
     def check_one_aspect(self, what: str) -> None:
         """DataError where a task is several distributions, which ``what`` cannot take."""
         if self.aspects > 1:
-            raise DataError(f"{what} takes tasks of a model of one aspect, and these have {self.aspects}")
-
-    def _parts(self, values: Floats) -> Floats:
-        """(T, aspects, K / aspects) of (T, K) values."""
-        return values.reshape(len(values), self.aspects, -1)
+            raise DataError(f"{what} takes tasks of a model of one aspect, and these have {self.aspects}: refit with aspects=1")
 
 
 def _array(name: str, values: Any) -> npt.NDArray[Any]:

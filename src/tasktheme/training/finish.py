@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from tasktheme import distributed
-from tasktheme.errors import Interrupted, TrainingError
+from tasktheme.errors import DataError, Interrupted, TrainingError
 from tasktheme.model.themes import Themes
 from tasktheme.model.unused import unused
 from tasktheme.progress import progress_bar
@@ -51,34 +51,48 @@ def finish(
     if checkpoint is not None:
         checkpoint()
     if not warn_of_themes(trainer.themes.share):
-        warn_of_unused(trainer.themes.share, settings)
-    if trainer.networks.decoder is not None:
-        some, _ = trainer.sampler.draw(torch.arange(_CHECKED_TASKS, device=trainer.device), *trainer.halves)
-        warn_of_embedding([embed_batch(trainer.networks.encoder, trainer.data, some)], trainer.settings)
+        warn_of_unused(unused(trainer.themes.share), settings)
+    _check_embedding(trainer)
 
 
 def finish_aspects(trainer: Trainer, stopping: Callable[[], bool], *, progress: bool) -> None:
-    """New themes for ``trainer``'s encoder, of each aspect of the embedding by themselves: without what other aspects know."""
-    settings, sweeps = trainer.settings, trainer.settings.polish_sweeps
+    """New themes for ``trainer``'s encoder, of each aspect of the embedding by themselves: without what other aspects know.
+
+    Unused ones stay, so that aspects have as many.
+    """
+    settings = trainer.settings
+    sweeps = settings.polish_sweeps if settings.polish_tasks > 0 else 0
     embedded = trainer.embedded_tasks(settings.polish_tasks or trainer.first_tasks)
     found = []
     with progress_bar("final EM", settings.aspects * sweeps, show=progress) as advance:
         for aspect in range(settings.aspects):
-            part = embedded.aspect(aspect, settings.aspects)
-            if settings.polish_start == "tasks":
-                trainer.themes = start_from_tasks(settings, part)
-            else:
-                trainer.start_themes(part)
+            part, place = embedded.aspect(aspect, settings.aspects), f"aspect {aspect + 1} of {settings.aspects}"
+            try:
+                if sweeps and settings.polish_start == "tasks":
+                    trainer.themes = start_from_tasks(settings, part)
+                else:
+                    trainer.start_themes(part)
+            except DataError as error:
+                raise DataError(f"{place}: {error}; take fewer themes, or fewer aspects") from error
             for themes in polish(settings, trainer.themes, part, sweeps):
                 _check(themes)
                 trainer.themes = themes
-                advance(1, f"aspect {aspect + 1} of {settings.aspects}")
+                advance(1, place)
                 if distributed.anywhere(stopping())[0]:
-                    raise Interrupted(f"the final EM was interrupted in aspect {aspect + 1} of {settings.aspects}")
-            warn_of_themes(trainer.themes.share)
+                    raise Interrupted(f"the final EM was interrupted in {place}")
             found.append(trainer.themes)
     trainer.themes = Themes.together(found)
     trainer.finished = True
+    if not warn_of_themes(min((themes.share for themes in found), key=lambda share: float(share.max()))):
+        warn_of_unused(torch.cat([unused(themes.share) for themes in found]), settings)
+    _check_embedding(trainer)
+
+
+def _check_embedding(trainer: Trainer) -> None:
+    """Warn where the encoder ignores the data."""
+    if trainer.networks.decoder is not None:
+        some, _ = trainer.sampler.draw(torch.arange(_CHECKED_TASKS, device=trainer.device), *trainer.halves)
+        warn_of_embedding([embed_batch(trainer.networks.encoder, trainer.data, some)], trainer.settings)
 
 
 def _check(themes: Themes) -> None:

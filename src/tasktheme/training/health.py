@@ -16,7 +16,6 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from tasktheme.errors import TrainingWarning
-from tasktheme.model.unused import unused
 from tasktheme.settings import Settings
 from tasktheme.training.compiler import first_line
 from tasktheme.training.embedding import EmbeddedTasks, TaskPoints
@@ -66,13 +65,14 @@ def warn_of_compiler(fault: Exception) -> None:
     _warn(f"torch cannot compile this training's step ({first_line(fault)}): it goes on without, and more slowly")
 
 
-def warn_of_unused(share: Float[Tensor, " K"], settings: Settings) -> None:
+def warn_of_unused(lost: Bool[Tensor, " K"], settings: Settings) -> None:
     """Warn of themes that own next to nothing and were left alone."""
-    count = int(unused(share).sum())
+    count = int(lost.sum())
     if count:
         remedy = "unused_themes='revive'" if settings.unused_themes == "keep" else "a final EM (polish_sweeps), which drops them"
+        remedies = "fewer themes" if settings.aspects > 1 else f"{remedy}, or fewer themes"
         are = "is" if count == 1 else "are"
-        _warn(f"{count} of {len(share)} themes {are} unused, next to no data point is theirs: try {remedy}, or fewer themes")
+        _warn(f"{count} of {len(lost)} themes {are} unused, next to no data point is theirs: try {remedies}")
 
 
 def warn_of_themes(share: Float[Tensor, " K"]) -> bool:

@@ -24,6 +24,7 @@ function themesView(k) {
     heading(count(K, "theme")),
     el("p", { class: "lead small faint" }, "A theme is a kind of data point that tasks share, found without labels. ",
       hasMeans ? "The framed image is its mean, decoded; " : "", tiles?.typical ? "beside it are the images most typical of it. " : "",
+      A > 1 ? `There are ${each} of each of ${A} aspects: 0 to ${each - 1} are of the first, and so on. ` : "",
       "Choose one to colour the map by its share."),
     hasMeans || tiles?.typical ? null : empty("This page has no images: the data are vectors, or were not given when it was made."),
     order.map((theme) => themeCard(theme, theme === k)),
