@@ -59,7 +59,8 @@ def test_a_model_is_small_and_its_card_says_how_it_was_made_and_how_good_it_is(n
         changes = re.findall(r"--set (\S+)", made[2] or "")
         assert model.settings == tt.Settings().changed(parse_changes(changes))
     assert f"--out {name} " in card.replace("\n", " ")
-    assert f"{model.settings.themes} themes in a {model.settings.latent_dim}-dimensional" in card
+    aspects = f"each of {model.settings.aspects} aspects of " if model.settings.aspects > 1 else ""
+    assert f"{model.settings.themes} themes in {aspects}a {model.settings.latent_dim}-dimensional" in card
     for figure in (measures["auc"], measures["mean_average_precision"], measures["prototype_accuracy"]):
         assert f"{figure:.3f}" in card
     assert "licence" in card

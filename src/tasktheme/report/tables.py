@@ -68,13 +68,12 @@ def settings_table(settings: CheckedSettings) -> Table:
 def model_table(models: Mapping[str, PTM], measures: Mapping[str, Mapping[str, Any]]) -> Table:
     """Trained models: what they know, and how well their distances find tasks of the same group."""
     table = _table("model", "images", "themes", "trained on", "AUC", right=("themes", "AUC"))
-    table.caption = "AUC: tasks of the same group by KL, groups never seen"
+    table.caption = "AUC: tasks of the same group by KL, groups never seen; 8 x 16: 8 aspects"
     for name, model in models.items():
         channels, height, width = model.point_shape
         trained = f"{model.trained_on['tasks']:,} tasks of {model.trained_on['data']}"
         images = f"{width}x{height} {'grey' if channels == 1 else 'colour'}"
-        aspects = model.themes.aspects
-        themes = f"{aspects} x {model.settings.themes}" if aspects > 1 else str(model.settings.themes)
+        themes = f"{f'{model.themes.aspects} x ' * (model.themes.aspects > 1)}{model.settings.themes}"
         table.add_row(name, images, themes, trained, f"{measures[name]['auc']:.3f}")
     return table
 
