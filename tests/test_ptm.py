@@ -529,6 +529,7 @@ def test_a_model_of_aspects_is_saved_embeds_decodes_and_sums_up(model: tt.PTM, d
     assert decoded.shape == (10, *data.point_shape)
     summary = {theme.theme: theme for theme in fine.summary(data)}
     assert sum(theme.share for theme in summary.values()) == pytest.approx(5.0)  # in each aspect 1
+    assert [summary[k].aspect for k in range(10)] == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
     for aspect in range(5):  # each data point has one likeliest theme of each aspect
         assert summary[2 * aspect].typical or summary[2 * aspect + 1].typical
     found = evaluate(fine, data, ways=2, shots=3, n=20)
@@ -539,16 +540,18 @@ def test_a_model_of_aspects_is_saved_embeds_decodes_and_sums_up(model: tt.PTM, d
 
 
 def test_aspects_that_cannot_be_say_so(model: tt.PTM, data: tt.Dataset) -> None:
-    with pytest.raises(SettingsError, match="of 5 dimensions cannot be dealt out to 2 aspects alike"):
+    with pytest.raises(
+        SettingsError, match="of 5 dimensions cannot be dealt out to 2 aspects alike: take a number that divides 5"
+    ):
         model.refit(data, aspects=2)
     with pytest.raises(SettingsError, match="themes='auto' chooses for one aspect"):
         model.refit(data, themes="auto", aspects=5)
-    with pytest.raises(SettingsError, match="fit with aspects = 1, then refit"):
+    with pytest.raises(SettingsError, match="fit a PTM with aspects=1, then refit"):
         tt.PTM(settings=SMALL, aspects=5).fit(data, tasks=8)
     fine = model.refit(data, themes=2, aspects=5, polish_tasks=6, progress=False)
-    with pytest.raises(SettingsError, match="no distance between them"):
+    with pytest.raises(SettingsError, match="the distance between themes takes a model of one aspect, and this has 5"):
         fine.theme_distances()
-    with pytest.raises(SettingsError, match="models of one aspect"):
+    with pytest.raises(SettingsError, match="the held-out bound takes a model of one aspect"):
         fine.held_out_bound(data.episodes(ways=2, shots=4, n=2))
     with pytest.raises(SettingsError, match="'aspects' must be at least 1"):
         tt.Settings(aspects=0)

@@ -122,7 +122,7 @@ class PTM:
         tasks, file = check_run(tasks, checkpoint, resume=resume, every=checkpoint_every)
         settings = self._asked if self.settings is self._found else self.settings
         if settings.aspects > 1:
-            raise SettingsError("aspects are of a refit: fit with aspects = 1, then refit with more")
+            raise SettingsError("aspects are of a refit: fit a PTM with aspects=1, then refit it with more")
         if settings.classification_weight > 0.0 and dataset.unlabelled:
             raise SettingsError("unlabelled tasks cannot train a classification loss: set classification_weight = 0")
         if settings.validation_responsibilities == "reused" and dataset.unlabelled and dataset.counts.min() < 2:
@@ -254,8 +254,7 @@ class PTM:
         themes of one aspect.
         """
         fitted = self._require_fitted()
-        if fitted.themes.aspects > 1:
-            raise SettingsError("the held-out bound is of models of one aspect, as training has them")
+        fitted.themes.check_one_aspect("the held-out bound")
         terms = held_out_terms(self.settings, fitted.themes, fitted.networks, tasks, self.device, seed=seed, progress=progress)
         bound = sum(value for name, value in terms.items() if name not in ("ln_p_y", "accuracy"))
         return {"bound": bound, **terms}
@@ -286,8 +285,7 @@ class PTM:
 
     def theme_distances(self) -> npt.NDArray[np.float64]:
         """(K, K) 2-Wasserstein distances between the themes' Gaussians: the ground cost of ``TaskSet.earth_mover``."""
-        if self.themes.aspects > 1:
-            raise SettingsError("themes of several aspects lie in different dimensions: there is no distance between them")
+        self.themes.check_one_aspect("the distance between themes")
         factors = gaussian.whitening(self.themes.whitening.double())  # the inverse of the inverse factors
         distances = gaussian.wasserstein(self.themes.mu.double(), factors)
         array: npt.NDArray[np.float64] = distances.cpu().numpy()
@@ -390,7 +388,8 @@ def _check_enough(dataset: Dataset, themes: int) -> None:
 def _check_aspects(settings: Settings, dimensions: int) -> None:
     """SettingsError where the embedding cannot be dealt out so, or the number of themes not be chosen."""
     if dimensions % settings.aspects:
-        raise SettingsError(f"an embedding of {dimensions} dimensions cannot be dealt out to {settings.aspects} aspects alike")
+        cannot = f"an embedding of {dimensions} dimensions cannot be dealt out to {settings.aspects} aspects alike"
+        raise SettingsError(f"{cannot}: take a number that divides {dimensions}")
     if settings.aspects > 1 and settings.choose_themes:
         raise SettingsError("themes='auto' chooses for one aspect: give the number of themes of each, or refit with aspects=1")
 

@@ -99,6 +99,7 @@ def select(
     import numpy as np
 
     from tasktheme.report.tables import selection_table
+    from tasktheme.selection.build import POLICIES
     from tasktheme.selection.select import not_picked
     from tasktheme.selection.select import select as choose
 
@@ -124,7 +125,10 @@ def select(
         if targets is None:
             refuse_given({"--target-number": target_number}, "there are no targets: name their DATA with --targets")
         trained, themes = _load_models(pool, learner, model, device.value)
-        draw = partial(_draw, trained, themes, data_dir=data_dir, invert=invert, held_out=held_out, quiet=quiet)
+        used = "gamma" in POLICIES[policy.value].needs
+        if themes is not None and used:
+            themes.themes.check_one_aspect(f"the policy {policy.value!r}")
+        draw = partial(_draw, trained, themes, used, data_dir=data_dir, invert=invert, held_out=held_out, quiet=quiet)
         tasks, columns = draw(pool, part or Part.train, number or _POOL, seed)
         goals = None if targets is None else draw(targets, Part.test, target_number or _TARGETS, seed + 1)[0]
         size = len(tasks)
@@ -178,6 +182,7 @@ def _load_models(pool: str, learner: Path | None, model: Path | None, device: st
 def _draw(
     learner: MetaLearner,
     model: PTM | None,
+    used: bool,  # whether the policy looks at what the model finds
     data: str,
     part: Part,
     number: int,
@@ -194,5 +199,5 @@ def _draw(
 
     source = Source(data, data_dir, None, held_out, False, quiet, invert=invert, trained=(learner, model))
     dataset = source.part(part)
-    tasks, classes = draw_with_classes(dataset, learner, number, seed=seed, model=model)
+    tasks, classes = draw_with_classes(dataset, learner, number, seed=seed, model=model if used else None)
     return tasks, {"name": task_names(dataset, classes.tolist())}

@@ -249,7 +249,7 @@ def _summarise_model(model: Path, data: str | None, part: Part, data_dir: Path |
     loaded = PTM.load(model, device=DeviceName.cpu.value)
     source = Source(data, data_dir, None, None, allow_damaged=False, quiet=True, model=loaded)
     found = loaded.summary(source.part(part))
-    rows: dict[str, Any] = {name: [getattr(theme, name) for theme in found] for name in ("theme", "share", "decoded")}
+    rows: dict[str, Any] = {name: [getattr(theme, name) for theme in found] for name in ("theme", "aspect", "share", "decoded")}
     for name in ("classes", "groups"):
         rows[name] = ["; ".join(f"{source} {mass:.3f}" for source, mass in getattr(theme, name)) for theme in found]
     rows["typical"] = [" ".join(map(str, theme.typical)) for theme in found]
@@ -286,6 +286,7 @@ def _matrix(first: TaskSet, second: TaskSet, kind: DistanceName, model: Path | N
         return first.kl(second, direction="reverse")
     if kind is not DistanceName.earth_mover:
         return getattr(first, kind.value.replace("-", "_"))(second)
+    first.check_one_aspect("the earth mover's distance")
     if model is None:
         raise DataError("earth-mover needs to know how far the themes are apart: name their model with --model")
     from tasktheme.ptm import PTM

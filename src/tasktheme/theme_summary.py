@@ -24,11 +24,12 @@ class ThemeSummary:
 
     Attributes:
         theme: its number.
-        share: of the data points seen in training.
+        share: of the data points seen in training, among the themes of its aspect.
         classes, groups: the largest sources of its data points in the given data, by name, with their parts of its mass.
         typical: rows of the data that are most typical of it, at most two of a class; empty where it is the most probable
             theme of none.
         decoded: whether :meth:`PTM.decode_themes` shows its mean.
+        aspect: that it is a theme of, from 0.
     """
 
     theme: int
@@ -37,6 +38,7 @@ class ThemeSummary:
     groups: Shares
     typical: tuple[int, ...]
     decoded: bool
+    aspect: int
 
     def __str__(self) -> str:
         return f"theme {self.theme} ({100 * self.share:.0f} %): {sources(self.classes)}; {sources(self.groups)}"
@@ -85,6 +87,7 @@ def summarise(
             _largest(by_group[:, k], data.group_names),
             tuple(points[k].tolist()),
             decoded,
+            int(k) * aspects // len(share),
         )
         for k in np.argsort(-share, kind="stable")
     ]

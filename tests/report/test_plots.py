@@ -319,7 +319,8 @@ def test_gallery_shows_means_and_typical_images_by_share(aspects: int, model: tt
     for tile, wanted in zip(tiles, expected, strict=True):
         np.testing.assert_allclose(tile, wanted, atol=1e-6)
     labels = [text.get_text() for text in axes.texts if text.get_text().startswith("theme ")]
-    assert labels == [f"theme {k} · {100 * share[k]:.0f} %" for k in order]
+    place = {k: f"\nof aspect {k // 3}" if aspects > 1 else "" for k in order}
+    assert labels == [f"theme {k} · {100 * share[k]:.0f} %{place[k]}" for k in order]
 
 
 def test_gallery_rows_are_apart_and_inside(model: tt.PTM, drawings: tt.Dataset) -> None:

@@ -50,14 +50,12 @@ def test_a_file_keeps_the_number_of_aspects(tmp_path: Path, ending: str) -> None
     assert tt.TaskSet.load(tmp_path / f"t.{ending}").aspects == 2
 
 
-def test_tasks_of_one_aspect_are_read_by_older_versions_and_theirs_by_this(tmp_path: Path) -> None:
+def test_tasks_of_a_file_that_does_not_say_have_one_aspect(tmp_path: Path) -> None:
     make().save(tmp_path / "t.csv")
     content = (tmp_path / "t.csv").read_text(encoding="utf-8")
-    assert '""format"": 1,' in content
-    (tmp_path / "t.csv").write_text(content.replace(', ""aspects"": 1', ""), encoding="utf-8")  # as they have it
+    assert ', ""aspects"": 1' in content
+    (tmp_path / "t.csv").write_text(content.replace(', ""aspects"": 1', ""), encoding="utf-8")
     assert tt.TaskSet.load(tmp_path / "t.csv").aspects == 1
-    dataclasses.replace(make(), aspects=2).save(tmp_path / "two.csv")
-    assert '""format"": 2,' in (tmp_path / "two.csv").read_text(encoding="utf-8")
 
 
 def test_a_file_whose_aspects_do_not_divide_its_themes_is_refused(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def test_aspects_are_interrupted_checked_and_told_of(monkeypatch: pytest.MonkeyP
     with pytest.warns(TrainingWarning, match="2 of 6 themes are unused"):
         of_aspects().refit_themes(progress=False)
     share = [0.01, 0.01, 0.98]
-    with pytest.warns(TrainingWarning, match="have collapsed: one of 3 has 98 %"):
+    with pytest.warns(TrainingWarning, match="2 of 2 aspects have collapsed, one of 3 has 98 %"):
         of_aspects().refit_themes(progress=False)
     sign = -1.0
     with pytest.raises(TrainingError, match="not positive definite"):

@@ -66,7 +66,7 @@ def test_unused_themes_that_are_left_alone_are_told() -> None:
         warn_of_unused(unused(share), SMALL.changed({"unused_themes": "keep"}))
     with pytest.warns(TrainingWarning, match=r"2 of 4 themes are unused.*try a final EM \(polish_sweeps\)"):
         warn_of_unused(unused(share), SMALL)
-    with pytest.warns(TrainingWarning, match=r"2 of 4 themes are unused.*: try fewer themes"):
+    with pytest.warns(TrainingWarning, match=r"2 of 4 themes are unused.*: try fewer themes, or fewer aspects"):
         warn_of_unused(unused(share), SMALL.changed({"aspects": 5}))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -111,6 +111,16 @@ def test_one_theme_with_everything_warns() -> None:
         warnings.simplefilter("error")
         assert not warn_of_themes(torch.tensor([0.88, 0.06, 0.06]))
         assert not warn_of_themes(torch.ones(1))
+        assert not warn_of_themes(torch.ones(1), torch.ones(1))
+
+
+def test_collapsed_aspects_are_counted() -> None:
+    even, near, far = torch.tensor([0.5, 0.5]), torch.tensor([0.06, 0.94]), torch.tensor([0.97, 0.03])
+    with pytest.warns(TrainingWarning, match="2 of 3 aspects have collapsed, one of 2 has 97 % .*: try fewer aspects"):
+        assert warn_of_themes(near, even, far)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not warn_of_themes(even, even)
 
 
 def test_a_training_with_collapsed_networks_warns_at_its_end() -> None:

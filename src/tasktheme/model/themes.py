@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from tasktheme.errors import SettingsError
 from tasktheme.maths import gaussian
 
 Covariance = Literal["full", "diagonal", "isotropic"]
@@ -112,6 +113,11 @@ class Themes:
     def dimensions(self) -> int:
         """Of the embedding, all aspects together."""
         return self.aspects * self.mu.shape[-1]
+
+    def check_one_aspect(self, what: str) -> None:
+        """SettingsError where there are several aspects, which ``what`` cannot take."""
+        if self.aspects > 1:
+            raise SettingsError(f"{what} takes a model of one aspect, and this has {self.aspects}: refit with aspects=1")
 
     @property
     def centres(self) -> Float[Tensor, "K E"]:

@@ -18,7 +18,7 @@ from tasktheme.ptm import PTM
 from tasktheme.report.style import COLOURS, FAINT, SMALL, WIDTH, new_figure, number, styled
 from tasktheme.report.typical import full_contrast, is_ink, typical_rows
 
-_TILE, _GAP, _LABEL = 1.0, 0.08, 1.9  # sizes in the gallery, an image being 1
+_TILE, _GAP, _LABEL = 1.0, 0.08, 2.15  # sizes in the gallery, an image being 1
 _MANY_TASKS = 20_000  # whose ticks would run into each other
 _FEW_PANELS = 3  # in a row of the training curves
 
@@ -54,6 +54,7 @@ def theme_gallery(model: PTM, data: Dataset, *, columns: int = 8) -> Figure:
         raise DataError("a gallery needs a decoder, and this model has none")
     decoded = full_contrast(decoded)
     share: npt.NDArray[np.float32] = model.themes.share.cpu().numpy()
+    aspects = model.themes.aspects
     typical = typical_rows(model, data, columns)
     colours = "gray_r" if is_ink(data.x) else "gray"
     width = _LABEL + (columns + 1) * (_TILE + _GAP) + 0.25
@@ -63,7 +64,8 @@ def theme_gallery(model: PTM, data: Dataset, *, columns: int = 8) -> Figure:
     first = _LABEL + _TILE + _GAP + 0.25  # left edge of the first typical image
     for row, theme in enumerate(np.argsort(-share, kind="stable")):
         y = row * (_TILE + _GAP)
-        name = f"theme {theme} · {100 * share[theme]:.0f} %"
+        own = f"\nof aspect {theme * aspects // len(share)}"
+        name = f"theme {theme} · {100 * share[theme]:.0f} %{own * (aspects > 1)}"
         axes.text(_LABEL - 0.15, y + _TILE / 2, name, ha="right", va="center", fontsize=SMALL)
         _draw_tile(axes, decoded[theme], _LABEL, y, colours)
         for column, point in enumerate(typical[theme]):

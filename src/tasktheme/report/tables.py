@@ -68,12 +68,12 @@ def settings_table(settings: CheckedSettings) -> Table:
 def model_table(models: Mapping[str, PTM], measures: Mapping[str, Mapping[str, Any]]) -> Table:
     """Trained models: what they know, and how well their distances find tasks of the same group."""
     table = _table("model", "images", "themes", "trained on", "AUC", right=("themes", "AUC"))
-    table.caption = "AUC: tasks of the same group by KL, groups never seen; 8 x 16: 8 aspects"
+    table.caption = "AUC: tasks of the same group by KL, groups never seen; 16 x 8: 16 themes in each of 8 aspects"
     for name, model in models.items():
         channels, height, width = model.point_shape
         trained = f"{model.trained_on['tasks']:,} tasks of {model.trained_on['data']}"
         images = f"{width}x{height} {'grey' if channels == 1 else 'colour'}"
-        themes = f"{f'{model.themes.aspects} x ' * (model.themes.aspects > 1)}{model.settings.themes}"
+        themes = f"{model.settings.themes}{f' x {model.themes.aspects}' * (model.themes.aspects > 1)}"
         table.add_row(name, images, themes, trained, f"{measures[name]['auc']:.3f}")
     return table
 
@@ -167,12 +167,14 @@ def distance_table(first: TaskSet, second: TaskSet, matrix: Floats, *, kind: str
 
 def theme_table(themes: Sequence[ThemeSummary]) -> Table:
     """Each theme's share, sources and most typical rows of the data."""
-    table = _table("theme", "share", "classes", "groups", "typical rows", "mean", right=("theme", "share"))
+    several = any(found.aspect for found in themes)
+    numbers = ("theme", *("aspect",) * several, "share")
+    table = _table(*numbers, "classes", "groups", "typical rows", "mean", right=numbers)
     for found in themes:
         rows = ", ".join(map(str, found.typical[:4])) or "none"
-        share = f"{100 * found.share:.0f} %"
+        values = (str(found.theme), *(str(found.aspect),) * several, f"{100 * found.share:.0f} %")
         decoded = "decoded" if found.decoded else "no decoder"
-        table.add_row(str(found.theme), share, sources(found.classes), sources(found.groups), rows, decoded)
+        table.add_row(*values, sources(found.classes), sources(found.groups), rows, decoded)
     table.caption = "the largest sources of each theme's data points; plot themes shows the images and the decoded means"
     return table
 

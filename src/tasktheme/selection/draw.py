@@ -33,6 +33,8 @@ def draw_with_classes(
     """:func:`draw_tasks`, and the classes of each task."""
     if data.point_shape != learner.learner.point_shape:
         raise DataError(f"this learner takes images of shape {learner.learner.point_shape}, got {data.point_shape}")
+    if model is not None:
+        model.themes.check_one_aspect("a policy")
     settings = learner.settings
     classes = listed_classes(data, settings, n, seed=seed)
     numbers = torch.arange(len(classes), device=learner.device)
@@ -42,6 +44,5 @@ def draw_with_classes(
     gamma = None
     if model is not None:
         embedded = model.embed(listed_episodes(data, settings, classes, seed=seed))
-        embedded.check_one_aspect("a policy")
         gamma = torch.tensor(embedded.concentration, device=learner.device)
     return Tasks(numbers, support, query, gamma), classes

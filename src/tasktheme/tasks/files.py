@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tasktheme.tasks.taskset import TaskSet
 
-FORMAT = 2  # of tasks of one aspect 1, which older versions read
+FORMAT = 1
 ENDINGS = (".parquet", ".csv", ".npz")
 _ABOUT = "tasktheme"  # the key of what a file says about itself
 _PART = "TaskSet.load(whole_file)[rows].save(part) keeps some of the tasks"
@@ -150,8 +150,8 @@ def whole_table(tasks: TaskSet) -> pa.Table:
 
 def _about(tasks: TaskSet, count: int, **more: Any) -> str:
     prior = None if tasks.prior is None else tasks.prior.tolist()
-    about = {"format": 1 if tasks.aspects == 1 else FORMAT, "fingerprint": tasks.fingerprint, "prior": prior, "tasks": count}
-    return json.dumps({**about, "aspects": tasks.aspects, **more})
+    about = {"format": FORMAT, "fingerprint": tasks.fingerprint, "prior": prior, "aspects": tasks.aspects, "tasks": count}
+    return json.dumps({**about, **more})
 
 
 def is_task_file(path: Path) -> bool:

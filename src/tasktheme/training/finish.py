@@ -83,7 +83,7 @@ def finish_aspects(trainer: Trainer, stopping: Callable[[], bool], *, progress: 
             found.append(trainer.themes)
     trainer.themes = Themes.together(found)
     trainer.finished = True
-    if not warn_of_themes(min((themes.share for themes in found), key=lambda share: float(share.max()))):
+    if not warn_of_themes(*(themes.share for themes in found)):
         warn_of_unused(torch.cat([unused(themes.share) for themes in found]), settings)
     _check_embedding(trainer)
 

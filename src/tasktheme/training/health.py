@@ -70,20 +70,23 @@ def warn_of_unused(lost: Bool[Tensor, " K"], settings: Settings) -> None:
     count = int(lost.sum())
     if count:
         remedy = "unused_themes='revive'" if settings.unused_themes == "keep" else "a final EM (polish_sweeps), which drops them"
-        remedies = "fewer themes" if settings.aspects > 1 else f"{remedy}, or fewer themes"
+        remedies = "fewer themes, or fewer aspects" if settings.aspects > 1 else f"{remedy}, or fewer themes"
         are = "is" if count == 1 else "are"
         _warn(f"{count} of {len(lost)} themes {are} unused, next to no data point is theirs: try {remedies}")
 
 
-def warn_of_themes(share: Float[Tensor, " K"]) -> bool:
-    """Warn, and return True, where one theme has nearly all data points."""
-    largest = float(share.max())
-    if len(share) == 1 or largest <= _LARGEST_SHARE:
+def warn_of_themes(*shares: Float[Tensor, " K"]) -> bool:
+    """Warn, and return True, where one theme has nearly all data points; of several aspects, in any of them."""
+    largest = [float(share.max()) for share in shares if len(share) > 1]
+    collapsed = [share for share in largest if share > _LARGEST_SHARE]
+    if not collapsed:
         return False
-    _warn(
-        f"the themes have collapsed: one of {len(share)} has {100 * largest:.0f} % of the data points, so tasks look alike; "
-        "train on more tasks, with update='statistics' and initialisation='mixture' (the default), or with fewer themes"
-    )
+    one = f"one of {len(shares[0])} has {100 * max(collapsed):.0f} % of the data points"
+    if len(shares) == 1:
+        remedies = "with update='statistics' and initialisation='mixture' (the default), or with fewer themes"
+        _warn(f"the themes have collapsed: {one}, so tasks look alike; train on more tasks, {remedies}")
+    else:
+        _warn(f"the themes of {len(collapsed)} of {len(shares)} aspects have collapsed, {one}: try fewer aspects")
     return True
 
 
