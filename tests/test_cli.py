@@ -482,13 +482,17 @@ def test_the_status_of_an_error_is_the_same_where_its_line_cannot_be_written() -
 
 
 def test_a_remark_that_cannot_be_written_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object, **__: object) -> None:
+    tried: list[object] = []
+
+    def full(line: object, **_: object) -> None:
+        tried.append(line)
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("typer.echo", full)
     sizes = np.array([5, 500])
     warn_of_sizes(tt.TaskSet(np.ones((2, 2)), sizes, np.ones(2, dtype=np.bool_)))
     cli._show_warning("collapsed")
+    assert ["5 to 500 data points" in str(tried[0]), "collapsed" in str(tried[-1]), len(tried)] == [True, True, 2]
 
 
 def test_distances_on_a_terminal_are_a_corner_of_the_matrix(run, tasks: Path) -> None:

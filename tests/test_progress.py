@@ -36,7 +36,8 @@ def test_a_bar_that_cannot_be_drawn_ends_nothing(terminal: bool, lost: bool, mon
     assert ("3/3" in screen.getvalue()) is not lost
 
 
-def test_no_bar_where_there_is_no_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_bar_where_there_is_no_standard_error(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "stderr", None)
     with progress_bar("fitting", 3) as advance:
         advance(3, "")
+    assert capsys.readouterr().out == ""  # nor anywhere else: results go there

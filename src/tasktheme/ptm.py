@@ -21,7 +21,6 @@ from tasktheme.device import find_device
 from tasktheme.errors import DataError, ModelFileError, NotFittedError, SettingsError, TrainingWarning, out_of_memory
 from tasktheme.fitted import Fitted
 from tasktheme.maths import gaussian
-from tasktheme.model.e_step import e_step
 from tasktheme.model.themes import Themes
 from tasktheme.negatives import are_negatives
 from tasktheme.nets.build import Networks
@@ -29,6 +28,7 @@ from tasktheme.progress import progress_bar
 from tasktheme.settings import CHECKPOINT_SECONDS, Settings
 from tasktheme.storage import load_model, save_model
 from tasktheme.tasks.alike import all_alike
+from tasktheme.tasks.infer import infer_tasks, theme_log_likelihood
 from tasktheme.tasks.taskset import TaskSet
 from tasktheme.theme_summary import ThemeSummary, some_rows, summarise
 from tasktheme.training.batches import check_points, embedded_batches, stream_points
@@ -46,7 +46,6 @@ _REFITTED = frozenset(  # settings of themes and of the tasks that they are fitt
     | {"covariance", "covariance_floor", "covariance_prior", "polish_tasks", "polish_sweeps", "polish_start"}
     | {"embed_iterations", "embed_tolerance", "ways", "t_shots", "v_shots", "seed"}
 )
-_NUMBERS_AT_ONCE = 1 << 26  # of the K x D numbers behind each data point's likelihoods
 _TASKS_IN_PART = 10_000  # of a stream
 
 
@@ -195,22 +194,7 @@ class PTM:
         return found
 
     def _embed(self, source: Dataset | Episodes, *, progress: bool = False, points: SharedPoints | None) -> TaskSet:
-        fitted = self._require_fitted()
-        gamma = np.zeros((count_tasks(source), len(fitted.themes.alpha)))
-        converged, explained = np.zeros(len(gamma), dtype=np.bool_), np.zeros(len(gamma))
-        for which, embedded in embedded_batches(fitted.networks, source, self.device, progress=progress, points=points):
-            log_likelihood = _log_likelihood(fitted.themes, embedded)
-            found = self._posterior(fitted.themes, log_likelihood, embedded.mask)
-            gamma[which], converged[which] = found[0].double().cpu().numpy(), found[1].cpu().numpy()
-            explained[which] = fitted.themes.explained(log_likelihood, embedded.mask).double().cpu().numpy()
-        gamma, converged, explained = distributed.filled(gamma), distributed.filled(converged), distributed.filled(explained)
-        if isinstance(source, Episodes):
-            sizes = source.batch.mask.sum(dim=1).numpy()
-            columns = {"group": source.groups(), "classes": [" ".join(names) for names in source.class_names()]}
-        else:
-            sizes, columns = source.counts, {"name": list(source.class_names)}
-        prior = fitted.themes.alpha.double().cpu().numpy()
-        return TaskSet(gamma, sizes, converged, columns, fitted.fingerprint, prior, explained, fitted.themes.aspects)
+        return infer_tasks(self._require_fitted(), self.settings, source, self.device, points=points, progress=progress)
 
     def embed_stream(self, tasks: EpisodeStream, *, progress: bool = False) -> Iterator[TaskSet]:
         """What :meth:`embed` gives, some thousands of tasks at a time and in order, in memory that does not grow with them.
@@ -266,7 +250,7 @@ class PTM:
     def theme_log_likelihood(self, x: npt.ArrayLike) -> npt.NDArray[np.float32]:
         """(N, K) expected log-likelihood of each data point of one task under each theme."""
         embedded = self._encode_task(x)
-        return _numpy(_log_likelihood(self.themes, embedded)[0])
+        return _numpy(theme_log_likelihood(self.themes, embedded)[0])
 
     @property
     def themes(self) -> Themes:
@@ -366,18 +350,6 @@ class PTM:
         [(_, batch)] = whole_tasks(dataset, points=len(dataset))
         return embed_batch(networks.encoder, dataset.tensor.to(self.device), batch.to(self.device))
 
-    def _posterior(self, themes: Themes, log_likelihood: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Gamma (T, K) and convergence (T,) of a batch of tasks; each aspect is to the E-step as a task of its own."""
-        aspects = themes.aspects
-        posterior = e_step(
-            log_likelihood.unflatten(-1, (aspects, -1)).movedim(-2, -3),
-            themes.alpha.unflatten(-1, (aspects, -1)),
-            mask.unsqueeze(-2).expand(-1, aspects, -1),
-            iterations=self.settings.embed_iterations,
-            tolerance=self.settings.embed_tolerance,
-        )
-        return posterior.gamma.flatten(-2), posterior.converged.all(dim=-1)
-
 
 def _check_enough(dataset: Dataset, themes: int) -> None:
     """DataError where so many themes cannot start: now, and not after a warm-up, or for want of memory."""
@@ -392,12 +364,6 @@ def _check_aspects(settings: Settings, dimensions: int) -> None:
         raise SettingsError(f"{cannot}: take a number that divides {dimensions}")
     if settings.aspects > 1 and settings.choose_themes:
         raise SettingsError("themes='auto' chooses for one aspect: give the number of themes of each, or refit with aspects=1")
-
-
-def _log_likelihood(themes: Themes, embedded: EmbeddedTasks) -> Tensor:
-    points = max(1, _NUMBERS_AT_ONCE // themes.mu.numel())
-    pieces = zip(embedded.m.flatten(0, 1).split(points), embedded.s.flatten(0, 1).split(points), strict=True)
-    return torch.cat([themes.expected_log_likelihood(m, s) for m, s in pieces]).unflatten(0, embedded.mask.shape)
 
 
 def _numpy(tensor: Tensor) -> npt.NDArray[np.float32]:

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tasktheme as tt
+from oracles.small import SMALL, small_images
+
+
+@pytest.mark.parametrize("aspects", [1, 5])
+def test_likelihoods_in_pieces_are_those_of_all_points_at_once(aspects: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = small_images()
+    model = tt.PTM(settings=SMALL, device="cpu").fit(data, 8, progress=False).refit(data, aspects=aspects, progress=False)
+    episodes = data.episodes(ways=(2, 3), shots=(1, 4), n=6, seed=1)
+    whole = model.embed(episodes)
+    seen: list[int] = []
+    theirs = type(model.themes).expected_log_likelihood
+    monkeypatch.setattr(
+        type(model.themes), "expected_log_likelihood", lambda self, m, s: seen.append(len(m)) or theirs(self, m, s)
+    )
+    monkeypatch.setattr("tasktheme.tasks.infer._NUMBERS_AT_ONCE", 7 * model.themes.mu.numel())
+    pieces = model.embed(episodes)
+    assert max(seen) == 7 < sum(seen)
+    np.testing.assert_allclose(pieces.concentration, whole.concentration, rtol=1e-5)
+    np.testing.assert_allclose(pieces.log_likelihood, whole.log_likelihood, rtol=1e-5)
