@@ -851,18 +851,22 @@ def test_summary_of_a_model_tells_what_its_themes_are_made_of(run, model: Path, 
     assert run("summary", tasks, "glyphs")[0] == 2
 
 
-def test_models_and_tasks_of_aspects_say_so(run, model: Path, tmp_path: Path) -> None:
+def test_models_and_tasks_of_aspects_do_all_that_others_do(run, model: Path, tmp_path: Path) -> None:
     fine, tasks = tmp_path / "fine", tmp_path / "t.parquet"
-    words = ["--themes", 2, "--set", "aspects=3", "--set", "polish_tasks=10", "-q"]
+    words = ["--themes", 2, "--aspects", 3, "--set", "polish_tasks=10", "-q"]
     assert run("refit", model, "glyphs", "--out", fine, *words)[0] == 0
     rows = pd.read_csv(io.StringIO(run("summary", fine, "glyphs")[1]))
     assert rows["aspect"].tolist() == (rows["theme"] // 2).tolist()
     assert "aspect" in run("summary", fine, "glyphs", terminal=True)[1]
     assert run("embed", fine, "glyphs", "--out", tasks, "-n", 3, "--ways", 2, "--shots", 2, "-q")[0] == 0
-    for more in ([], ["--model", fine]):
-        code, _, err = run("distances", tasks, "--kind", "earth-mover", *more)
-        assert (code, err.count("\n")) == (2, 1)
-        assert "earth mover's distance takes tasks of a model of one aspect, and these have 3" in err
+    found = tt.TaskSet.load(tasks)
+    code, out, _ = run("distances", tasks, "--kind", "earth-mover", "--model", fine)
+    assert code == 0
+    expected = found.earth_mover(found, tt.PTM.load(fine).theme_distances())
+    np.testing.assert_array_equal(np.loadtxt(io.StringIO(out), delimiter=","), expected)
+    code, out, _ = run("select", tasks, "-k", 1)
+    assert code == 0
+    assert pd.read_csv(io.StringIO(out))["task"].tolist() == [found.entropy().argmax()]
 
 
 def test_evaluate_draws_its_measures_and_refuses_other_files(run, model: Path, tmp_path: Path) -> None:

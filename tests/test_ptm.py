@@ -533,10 +533,32 @@ def test_a_model_of_aspects_is_saved_embeds_decodes_and_sums_up(model: tt.PTM, d
     for aspect in range(5):  # each data point has one likeliest theme of each aspect
         assert summary[2 * aspect].typical or summary[2 * aspect + 1].typical
     found = evaluate(fine, data, ways=2, shots=3, n=20)
-    assert (found.bound, found.reconstruction) == (None, None)
+    assert found.bound is not None
+    assert found.bound["ln_p_x"] == pytest.approx(fine.held_out_bound(data.episodes(2, 3, 20, seed=1), seed=1)["ln_p_x"])
     assert 0.5 <= found.largest_share <= 1.0  # of two themes in each aspect
     again = fine.refit(data, themes=3, aspects=1, polish_tasks=6, polish_start="themes", progress=False)
     assert_same_weights(again, model.refit(data, themes=3, polish_tasks=6, progress=False))
+
+
+def test_a_training_with_aspects_is_one_without_and_a_refit(model: tt.PTM, data: tt.Dataset) -> None:
+    whole = tt.PTM(settings=SMALL, aspects=5).fit(data, tasks=40, progress=False)
+    assert_same_weights(whole, model.refit(data, aspects=5, progress=False))
+    assert whole.settings == SMALL.changed({"aspects": 5})
+    assert_same_weights(whole.fit(data, tasks=40, progress=False), model.refit(data, aspects=5, progress=False))
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+def test_themes_of_different_aspects_are_infinitely_far_apart(model: tt.PTM, data: tt.Dataset, covariance: str) -> None:
+    fine = model.refit(data, aspects=5, covariance=covariance, covariance_floor=0.0, progress=False)
+    found, themes = fine.theme_distances(), fine.themes
+    assert found.shape == (15, 15)
+    mu, deviation = themes.mu[:, 0].numpy(), themes.moments.Sigma.flatten(1)[:, 0].sqrt().numpy()  # in one dimension each
+    for i in range(15):
+        for j in range(15):
+            if i // 3 != j // 3:
+                assert found[i, j] == np.inf
+            else:
+                assert found[i, j] == pytest.approx(np.hypot(mu[i] - mu[j], deviation[i] - deviation[j]), abs=1e-5)
 
 
 def test_aspects_that_cannot_be_say_so(model: tt.PTM, data: tt.Dataset) -> None:
@@ -544,15 +566,8 @@ def test_aspects_that_cannot_be_say_so(model: tt.PTM, data: tt.Dataset) -> None:
         SettingsError, match="of 5 dimensions cannot be dealt out to 2 aspects alike: take a number that divides 5"
     ):
         model.refit(data, aspects=2)
-    with pytest.raises(SettingsError, match="themes='auto' chooses for one aspect"):
-        model.refit(data, themes="auto", aspects=5)
-    with pytest.raises(SettingsError, match="fit a PTM with aspects=1, then refit"):
-        tt.PTM(settings=SMALL, aspects=5).fit(data, tasks=8)
-    fine = model.refit(data, themes=2, aspects=5, polish_tasks=6, progress=False)
-    with pytest.raises(SettingsError, match="the distance between themes takes a model of one aspect, and this has 5"):
-        fine.theme_distances()
-    with pytest.raises(SettingsError, match="the held-out bound takes a model of one aspect"):
-        fine.held_out_bound(data.episodes(ways=2, shots=4, n=2))
+    with pytest.raises(SettingsError, match="of 5 dimensions cannot be dealt out to 2 aspects alike"):
+        tt.PTM(settings=SMALL, aspects=2).fit(data, tasks=8, progress=False)
     with pytest.raises(SettingsError, match="'aspects' must be at least 1"):
         tt.Settings(aspects=0)
     few = np.random.default_rng(0).normal(size=(40, 4))

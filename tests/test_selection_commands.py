@@ -10,7 +10,6 @@ import pytest
 import tasktheme as tt
 from oracles.selection import make_gamma
 from oracles.small import SMALL, small_images
-from tasktheme.errors import SettingsError
 from tasktheme.selection.build import POLICIES
 from tasktheme.selection_commands import PolicyName
 
@@ -115,7 +114,7 @@ def test_policies_that_look_at_images_draw_them_from_data(run, folder: Path, pol
     assert frame["name"].str.split(" ").map(len).tolist() == [3, 3, 3]
 
 
-def test_only_policies_that_look_at_themes_ask_for_one_aspect(run, folder: Path, tmp_path: Path) -> None:
+def test_policies_take_models_of_several_aspects(run, folder: Path, tmp_path: Path) -> None:
     split = tt.load_dataset(folder / "data.npz", split=0.5)
     fine = tt.PTM.load(folder / "model").refit(split.train, themes=2, aspects=5, progress=False)
     fine.save(tmp_path / "fine")
@@ -124,13 +123,14 @@ def test_only_policies_that_look_at_themes_ask_for_one_aspect(run, folder: Path,
         plain = run("select", *words, "--policy", policy)
         assert plain[0] == 0
         assert run("select", *words, "--policy", policy, "--model", tmp_path / "fine") == plain
-    for policy in ("ptm", "predicted"):
-        code, _, err = run("select", *words, "--policy", policy, "--model", tmp_path / "fine")
-        assert code == 2
-        assert f"the policy '{policy}' takes a model of one aspect, and this has 5: refit with aspects=1" in " ".join(err.split())
     learner = tt.MetaLearner.load(folder / "run")
-    with pytest.raises(SettingsError, match="a policy takes a model of one aspect"):
-        tt.draw_tasks(split.train, learner, 4, model=fine)
+    pool = tt.draw_tasks(split.train, learner, 4, seed=0, model=fine)
+    assert pool.aspects == 5
+    for policy in ("ptm", "predicted"):
+        code, out, err = run("select", *words, "--policy", policy, "--model", tmp_path / "fine")
+        assert code == 0, err
+        expected = tt.select(pool, policy, 2, learner=learner)
+        assert pd.read_csv(io.StringIO(out))["task"].tolist() == expected.indices.tolist()
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,8 @@ from tasktheme.source import Source
 if TYPE_CHECKING:
     from tasktheme.data.dataset import Dataset
 
+_ASPECTS = "Parts of the embedding, each with K themes of its own: tasks are told apart better."
+
 
 def fit(
     data: Data,
@@ -57,6 +59,7 @@ def fit(
             parser=parse_themes, metavar="N|auto", help="Number of task-themes K, or auto to choose it.", show_default="8"
         ),
     ] = None,
+    aspects: Annotated[int | None, typer.Option(help=_ASPECTS, show_default="1")] = None,
     latent_dim: Annotated[int | None, typer.Option(help="Dimension of the embedding D.", show_default="64")] = None,
     preset: Annotated[PresetName | None, typer.Option(help="Settings to start from.", show_default="default")] = None,
     settings: Annotated[Path | None, typer.Option(help="A TOML file of settings; options win over it.")] = None,
@@ -83,13 +86,14 @@ def fit(
     share the work: `torchrun --nproc-per-node 4 -m tasktheme fit ...`
 
     Examples: `tasktheme fit glyphs --out glyphs-model --tasks 20000`,
-    `tasktheme fit glyphs --out wide --themes 32 --set covariance=diagonal`
+    `tasktheme fit glyphs --out wide --themes 16 --aspects 8`
     """
     from tasktheme.ptm import PTM
     from tasktheme.storage import MODEL
     from tasktheme.training.compiler import is_compiled
 
-    chosen = parse_settings(preset, settings, change or [], {"themes": themes, "latent_dim": latent_dim, "seed": seed})
+    options = {"themes": themes, "aspects": aspects, "latent_dim": latent_dim, "seed": seed}
+    chosen = parse_settings(preset, settings, change or [], options)
     checkpoint = find_checkpoint(out, resume=resume, overwrite=overwrite)
     model = PTM(settings=chosen, device=device.value)
     compiled = is_compiled(compiled, model.device, tasks)  # now: an error, and torch's compilers get ready beside the decoding
@@ -137,6 +141,7 @@ def refit(
             show_default="that of the model",
         ),
     ] = None,
+    aspects: Annotated[int | None, typer.Option(help=_ASPECTS, show_default="that of the model")] = None,
     change: Change = None,
     unlabelled: Unlabelled = False,
     turned: Turned = False,
@@ -155,14 +160,15 @@ def refit(
     parts of the embedding with themes of their own, tell tasks apart best. With --unlabelled the themes are of the very tasks in
     DATA; where these are all that you compare, add --set polish_start=tasks.
 
-    Examples: `tasktheme refit omniglot-default omniglot --themes 16 --set aspects=8 --out fine`,
+    Examples: `tasktheme refit omniglot-default omniglot --themes 16 --aspects 8 --out fine`,
     `tasktheme refit omniglot-default tasks/ --unlabelled --themes 32 --set polish_start=tasks --out own`
     """
     from tasktheme.ptm import PTM
     from tasktheme.storage import check_output
 
     check_output(out, overwrite=overwrite)
-    changes = parse_changes(change or []) | ({} if themes is None else {"themes": themes})
+    options = {"themes": themes, "aspects": aspects}
+    changes = parse_changes(change or []) | {name: value for name, value in options.items() if value is not None}
     loaded = PTM.load(model, device=device.value)
     source = Source(data, data_dir, size, held_out, allow_damaged, quiet, loaded, invert)
     dataset = source.tasks() if unlabelled else source.part(Part.train)

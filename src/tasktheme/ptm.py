@@ -120,8 +120,6 @@ class PTM:
         dataset = as_dataset(data)
         tasks, file = check_run(tasks, checkpoint, resume=resume, every=checkpoint_every)
         settings = self._asked if self.settings is self._found else self.settings
-        if settings.aspects > 1:
-            raise SettingsError("aspects are of a refit: fit a PTM with aspects=1, then refit it with more")
         if settings.classification_weight > 0.0 and dataset.unlabelled:
             raise SettingsError("unlabelled tasks cannot train a classification loss: set classification_weight = 0")
         if settings.validation_responsibilities == "reused" and dataset.unlabelled and dataset.counts.min() < 2:
@@ -131,6 +129,7 @@ class PTM:
             raise SettingsError(
                 "the identity encoder learns nothing from labels: set classification_weight = 0 or encoder = 'vector'"
             )
+        _check_aspects(settings, settings.latent_dim if networks.decoder is not None else dataset.point_shape[0])
         if settings.initialisation == "mixture":
             _check_enough(dataset, settings.themes)
         if networks.decoder is None:
@@ -234,11 +233,9 @@ class PTM:
 
         ``bound`` is the sum of the terms at weight 1. The names are those of ``history``; ``ln_p_x`` and ``entropy_u`` are
         missing where there is no decoder, ``ln_p_y`` and ``accuracy``, which are no part of the sum, without a
-        classification loss. ``ln_p_x`` takes one draw of u for each point, by the seed. Needs two points of each class, and
-        themes of one aspect.
+        classification loss. ``ln_p_x`` takes one draw of u for each point, by the seed. Needs two points of each class.
         """
         fitted = self._require_fitted()
-        fitted.themes.check_one_aspect("the held-out bound")
         terms = held_out_terms(self.settings, fitted.themes, fitted.networks, tasks, self.device, seed=seed, progress=progress)
         bound = sum(value for name, value in terms.items() if name not in ("ln_p_y", "accuracy"))
         return {"bound": bound, **terms}
@@ -268,12 +265,17 @@ class PTM:
         return self._require_fitted().fingerprint
 
     def theme_distances(self) -> npt.NDArray[np.float64]:
-        """(K, K) 2-Wasserstein distances between the themes' Gaussians: the ground cost of ``TaskSet.earth_mover``."""
-        self.themes.check_one_aspect("the distance between themes")
+        """(K, K) 2-Wasserstein distances between the themes' Gaussians: the ground cost of ``TaskSet.earth_mover``.
+
+        Infinite between themes of different aspects, which are in other dimensions.
+        """
         factors = gaussian.whitening(self.themes.whitening.double())  # the inverse of the inverse factors
-        distances = gaussian.wasserstein(self.themes.mu.double(), factors)
-        array: npt.NDArray[np.float64] = distances.cpu().numpy()
-        return array
+        aspects = self.themes.aspects
+        parts = zip(self.themes.mu.double().chunk(aspects), factors.chunk(aspects), strict=True)
+        own = [gaussian.wasserstein(mu, factor) for mu, factor in parts]
+        comparable = torch.block_diag(*map(torch.ones_like, own)) > 0.0
+        distances: npt.NDArray[np.float64] = torch.block_diag(*own).masked_fill(~comparable, torch.inf).cpu().numpy()
+        return distances
 
     def decode_themes(self) -> npt.NDArray[np.float32] | None:
         """The decoded mean of each theme, (K, *point shape); None where there is no decoder."""
@@ -358,12 +360,10 @@ def _check_enough(dataset: Dataset, themes: int) -> None:
 
 
 def _check_aspects(settings: Settings, dimensions: int) -> None:
-    """SettingsError where the embedding cannot be dealt out so, or the number of themes not be chosen."""
+    """SettingsError where the embedding cannot be dealt out so."""
     if dimensions % settings.aspects:
         cannot = f"an embedding of {dimensions} dimensions cannot be dealt out to {settings.aspects} aspects alike"
         raise SettingsError(f"{cannot}: take a number that divides {dimensions}")
-    if settings.aspects > 1 and settings.choose_themes:
-        raise SettingsError("themes='auto' chooses for one aspect: give the number of themes of each, or refit with aspects=1")
 
 
 def _numpy(tensor: Tensor) -> npt.NDArray[np.float32]:

@@ -126,8 +126,6 @@ def select(
             refuse_given({"--target-number": target_number}, "there are no targets: name their DATA with --targets")
         trained, themes = _load_models(pool, learner, model, device.value)
         used = "gamma" in POLICIES[policy.value].needs
-        if themes is not None and used:
-            themes.themes.check_one_aspect(f"the policy {policy.value!r}")
         draw = partial(_draw, trained, themes, used, data_dir=data_dir, invert=invert, held_out=held_out, quiet=quiet)
         tasks, columns = draw(pool, part or Part.train, number or _POOL, seed)
         goals = None if targets is None else draw(targets, Part.test, target_number or _TARGETS, seed + 1)[0]

@@ -95,8 +95,8 @@ class Settings(CheckedSettings):
     covariance_floor: float = 1e-4
     """Added to each theme's variances, as a part of the themes' average variance."""
     aspects: int = 1
-    """Parts that the embedding's dimensions are dealt out to, each with themes of its own (refit only): a task is then a
-    distribution over the themes of every part."""
+    """Parts that the embedding's dimensions are dealt out to after training, each with K themes of its own: a task is then a
+    distribution over the themes of every part, and tasks are told apart better."""
 
     # the networks
     encoder: Encoder = "auto"

@@ -286,7 +286,6 @@ def _matrix(first: TaskSet, second: TaskSet, kind: DistanceName, model: Path | N
         return first.kl(second, direction="reverse")
     if kind is not DistanceName.earth_mover:
         return getattr(first, kind.value.replace("-", "_"))(second)
-    first.check_one_aspect("the earth mover's distance")
     if model is None:
         raise DataError("earth-mover needs to know how far the themes are apart: name their model with --model")
     from tasktheme.ptm import PTM

@@ -77,7 +77,7 @@ def plain_tasks(world: World, model: PTM, numbers: Sequence[int], *, test: bool 
         parts.append([*images, *(half.labels[0] for half in halves), gamma])
     support_x, query_x, support_y, query_y, gamma = (torch.stack(part) for part in zip(*parts, strict=True))
     support, query = (Points(x, y, world.learner.ways) for x, y in ((support_x, support_y), (query_x, query_y)))
-    return Tasks(torch.tensor(numbers), support, query, gamma)
+    return Tasks(torch.tensor(numbers), support, query, gamma, model.themes.aspects)
 
 
 def plain_loss(world: World, learner: Learner, seed: int, task: int) -> float:

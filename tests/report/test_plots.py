@@ -179,6 +179,20 @@ def test_simplex_chooses_the_strongest_themes_and_says_what_they_hold(planted: t
     assert {"a", "b", "c"} <= set(texts)
 
 
+def test_simplex_of_several_aspects_is_of_the_one_where_three_themes_hold_the_most() -> None:
+    gamma = np.array([[3.0, 3.0, 3.0, 3.0, 1.0, 2.0, 4.0, 6.0], [3.0, 3.0, 3.0, 3.0, 1.0, 3.0, 2.0, 5.0]])
+    tasks = tt.TaskSet(gamma, np.full(2, 9), np.ones(2, dtype=np.bool_), aspects=2)
+    texts = _texts(plots.simplex(tasks))
+    assert {text for text in texts if text.startswith("theme")} == {"theme 7", "theme 6", "theme 5"}
+    held = 100.0 * np.mean([12.0 / 13.0, 10.0 / 11.0])
+    assert any(f"hold {held:.0f} % of the mixture on average, of aspect 1" in text for text in texts)
+    plots.simplex(tasks, themes=[0, 1, 3])
+    with pytest.raises(DataError, match=r"three themes of one aspect, 4 in a row, got \[0, 1, 4\]"):
+        plots.simplex(tasks, themes=[0, 1, 4])
+    with pytest.raises(DataError, match="needs three themes of an aspect, but these tasks have 2"):
+        plots.simplex(tt.TaskSet(gamma, np.full(2, 9), np.ones(2, dtype=np.bool_), aspects=4))
+
+
 @pytest.mark.parametrize("themes", [[0, 1], [0, 1, 1], [0, 1, 4], [-1, 0, 1]])
 def test_simplex_wants_three_different_themes(planted: tt.TaskSet, themes: list[int]) -> None:
     with pytest.raises(DataError, match="three different themes from 0 to 3"):

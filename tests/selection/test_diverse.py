@@ -61,6 +61,18 @@ def test_distance_is_hellingers_between_mean_mixtures() -> None:
     np.testing.assert_allclose(mixture_distances(first, second), expected, atol=1e-7)
 
 
+def test_distance_of_several_aspects_is_the_root_mean_square_of_theirs() -> None:
+    policy, parts = Diverse(weight=2.0), [make_gamma(4), make_gamma(4, seed=1)]
+    others = [make_gamma(3, seed=2), make_gamma(3, seed=3)]
+    pool = policy.enter(Tasks(torch.arange(4), gamma=torch.cat(parts, dim=1), aspects=2))
+    recent = torch.cat(others, dim=1)
+    squares = [mixture_distances(one, other).square() for one, other in zip(parts, others, strict=True)]
+    apart = ((squares[0] + squares[1]) / 2.0).sqrt().amin(dim=1)
+    scores = policy.scores(pool, None, Now(recent=recent))
+    torch.testing.assert_close(scores, standardised(PTMPolicy().scores(pool, None, Now())) + 2.0 * standardised(apart))
+    assert f"{float(apart[1]):.2f} from the nearest" in policy.reason(pool, None, Now(recent=recent), scores, 1)
+
+
 def test_arms_side_by_side_are_the_arms() -> None:
     policy, gamma, recent = (
         Diverse(),

@@ -65,7 +65,7 @@ def test_old_and_fresh_losses_may_lie_apart() -> None:
         return (values / values.sum(dim=1, keepdim=True)).log()[:, 1]
 
     rows = torch.arange(20)
-    found = predict_losses(gamma, rows, truth(gamma)[rows], more, truth(more) + 10.0)
+    found = predict_losses(features(gamma[None]), rows, truth(gamma)[rows], features(more[None]), truth(more) + 10.0)
     assert float((found - truth(gamma)).abs().max()) < 0.3
 
 
@@ -77,11 +77,27 @@ def test_with_targets_near_tasks_gain(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_features_do_not_depend_on_the_order_of_tasks_and_sum_to_zero() -> None:
-    gamma = make_gamma(5)
+    gamma = make_gamma(5)[None]
     found = features(gamma)
     assert found.shape == (5, 5)
     np.testing.assert_allclose(found[:, :4].sum(axis=1), 0.0, atol=1e-12)
-    np.testing.assert_array_equal(features(gamma.flip(0)), found[::-1])
+    np.testing.assert_array_equal(features(gamma.flip(1)), found[::-1])
+
+
+def test_features_of_several_aspects_are_theirs_with_one_entropy() -> None:
+    gamma = torch.stack([make_gamma(5), make_gamma(5, seed=1)])
+    found, parts = features(gamma), [features(part[None]) for part in gamma]
+    np.testing.assert_allclose(found[:, :8], np.concatenate([part[:, :4] for part in parts], axis=1))
+    np.testing.assert_allclose(found[:, 8], sum(part[:, 4] for part in parts))
+
+
+def test_losses_are_predicted_from_all_aspects(monkeypatch: pytest.MonkeyPatch) -> None:
+    gamma = make_gamma(200)  # whose first and third theme tell the loss
+    both = torch.cat([make_gamma(200, seed=1), gamma], dim=1)
+    losses = plant(monkeypatch, gamma, noise=0.05)
+    pool = Pool(Tasks(torch.arange(200), gamma=both, aspects=2), both)
+    found = Predicted(looks=30).scores(pool, None, Now(learner=LEARNER, recent=both[100:], losses=losses[100:]))
+    assert np.corrcoef(found, losses)[0, 1] > 0.95
 
 
 def test_bad_settings_and_no_learner() -> None:

@@ -6,7 +6,7 @@ from scipy import stats
 from scipy.special import digamma, gammaln
 
 from oracles.selection import make_gamma
-from tasktheme.selection.base import Now, Tasks
+from tasktheme.selection.base import Now, Pool, Tasks
 from tasktheme.selection.ptm import PTMPolicy, mean_kl
 
 POLICY = PTMPolicy()
@@ -40,6 +40,26 @@ def test_divergence_by_monte_carlo() -> None:
     estimate = stats.dirichlet(target.numpy()).logpdf(drawn) - stats.dirichlet(row.numpy()).logpdf(drawn)
     error = estimate.std() / np.sqrt(estimate.size)
     assert abs(float(mean_kl(target[None], row[None])) - estimate.mean()) < 4.0 * error
+
+
+def test_of_several_aspects_entropies_and_divergences_are_sums() -> None:
+    first, second, targets = make_gamma(7), make_gamma(7, seed=1), (make_gamma(5, seed=2), make_gamma(5, seed=3))
+
+    def entered(*aspects: torch.Tensor) -> Pool:
+        return POLICY.enter(Tasks(torch.arange(len(aspects[0])), gamma=torch.cat(aspects, dim=1), aspects=len(aspects)))
+
+    pool, aims = entered(first, second), entered(*targets)
+    for given, alone in ((None, (None, None)), (aims, map(entered, targets))):
+        parts = [POLICY.scores(entered(own), aim, Now()) for own, aim in zip((first, second), alone, strict=True)]
+        torch.testing.assert_close(POLICY.scores(pool, given, Now()), parts[0] + parts[1])
+    scores, row = POLICY.scores(pool, aims, Now()), 3
+    each = [
+        [scipy_kl(target, own[row].numpy()) for target in aim.numpy()] for own, aim in zip((first, second), targets, strict=True)
+    ]
+    kl = np.sum(each, axis=0)
+    said = POLICY.reason(pool, aims, Now(), scores, row)
+    assert said.startswith(f"mean KL {kl.mean():.2f} nats")
+    assert said.endswith(f"target {kl.argmin()} is nearest ({kl.min():.2f})")
 
 
 def test_the_target_itself_is_the_nearest() -> None:

@@ -110,6 +110,27 @@ def test_a_stop_in_the_final_em_says_so_and_resumes_to_the_same_bits(tmp_path: P
     assert again.fingerprint == whole.fingerprint
 
 
+def test_a_stop_in_an_aspect_resumes_to_the_same_bits_and_what_is_finished_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, data, settings = tmp_path / "state", small_images(), SMALL.changed({"aspects": 5, "themes": 2})
+    whole = tt.PTM(settings=settings).fit(data, tasks=48, progress=False)
+    polish = finish.polish
+
+    def interrupt(*arguments: Any) -> Iterator[Themes]:
+        signal.raise_signal(signal.SIGINT)
+        yield from polish(*arguments)
+
+    monkeypatch.setattr(finish, "polish", interrupt)
+    with pytest.raises(Interrupted, match=r"the final EM was interrupted in aspect 1 of 5.*resume"):
+        tt.PTM(settings=settings).fit(data, tasks=48, progress=False, checkpoint=file)
+    monkeypatch.undo()
+    for _ in range(2):  # from before the aspects, and from the end
+        again = tt.PTM(settings=settings).fit(data, tasks=48, progress=False, checkpoint=file, resume=True)
+        assert again.fingerprint == whole.fingerprint
+        assert again.settings == whole.settings
+
+
 def unlabelled() -> tt.Dataset:
     data = small_vectors()
     return tt.Dataset.from_tasks([data.x[start : start + 5 + start % 7] for start in range(0, 80, 8)], name="tasks")

@@ -42,6 +42,20 @@ def test_the_planted_number_is_found(themes: int) -> None:
     assert found["curve"][0]["below"] > found["curve"][0]["error"] or themes == 2
 
 
+def test_aspects_have_the_number_that_is_planted_in_each() -> None:
+    settings = SMALL.changed({"themes": "auto", "aspects": 2, "concentration": 0.7, "polish_tasks": 120})
+    tasks = []
+    for first, second in zip(planted(4, 120, seed=0), planted(4, 120, seed=1), strict=True):
+        tasks.append(np.empty((40, 6)))
+        tasks[-1][:, ::2], tasks[-1][:, 1::2] = first, second  # as aspects are dealt out
+    model = tt.PTM(settings=settings, device="cpu").fit(tasks, tasks=40, progress=False)
+    assert model.choice is not None
+    assert model.choice.themes == model.settings.themes == 4  # of one aspect there are 16
+    assert model.themes.mu.shape == (8, 3)
+    again = model.refit(tasks, themes="auto", progress=False)
+    assert (again.settings.aspects, again.choice) == (2, model.choice)
+
+
 def test_only_the_themes_that_are_kept_start_from_many_clusterings(monkeypatch: pytest.MonkeyPatch) -> None:
     clusterings: list[tuple[int, int]] = []
 

@@ -102,7 +102,7 @@ def test_without_a_final_em_aspects_keep_the_themes_that_they_start_with(off: st
 
 def test_aspects_are_interrupted_checked_and_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Interrupted, match="interrupted in aspect 1 of 2"):
-        finishing.finish_aspects(of_aspects(), lambda: True, progress=False)
+        finish(of_aspects(), lambda: True, None, progress=False)
 
     def lost(settings: Settings, themes: Themes, data: TaskPoints, sweeps: int) -> Iterator[Themes]:
         n = torch.tensor(share)

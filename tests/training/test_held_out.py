@@ -52,9 +52,10 @@ def test_bound_is_the_sum_of_its_terms_whatever_is_measured_together(model: tt.P
     assert model.held_out_bound(tasks, seed=6)["ln_p_x"] != found["ln_p_x"]
 
 
-def test_terms_are_those_of_inference_on_one_half_and_the_bound_on_the_other() -> None:
+@pytest.mark.parametrize("aspects", [1, 3])
+def test_terms_are_those_of_inference_on_one_half_and_the_bound_on_the_other(aspects: int) -> None:
     data = small_vectors()
-    settings = dataclasses.replace(SMALL, e_step_iterations=7)
+    settings = dataclasses.replace(SMALL, e_step_iterations=7, aspects=aspects)
     model = tt.PTM(settings=settings, device="cpu").fit(data, tasks=40, progress=False)
     tasks = data.episodes(ways=2, shots=4, n=3, seed=1)
     expected = dict.fromkeys(TERMS, 0.0)
@@ -64,9 +65,10 @@ def test_terms_are_those_of_inference_on_one_half_and_the_bound_on_the_other() -
             torch.from_numpy(model.theme_log_likelihood(data.x[half.ravel()]))[None] for half in (rows[:, ::2], rows[:, 1::2])
         )
         mask = torch.ones(1, 4, dtype=torch.bool)
-        gamma = e_step(t, model.themes.alpha, mask, iterations=7).gamma
-        for name, value in vars(lda_bound(v, responsibilities(v, gamma), gamma, model.themes.alpha, mask)).items():
-            expected[name] += float(value) / 4 / 3
+        for own_t, own_v, alpha in zip(*(part.chunk(aspects, dim=-1) for part in (t, v, model.themes.alpha)), strict=True):
+            gamma = e_step(own_t, alpha, mask, iterations=7).gamma
+            for name, value in vars(lda_bound(own_v, responsibilities(own_v, gamma), gamma, alpha, mask)).items():
+                expected[name] += float(value) / 4 / 3
     found = model.held_out_bound(tasks)
     assert found.pop("bound") == pytest.approx(sum(expected.values()), rel=1e-4)
     assert found == pytest.approx(expected, rel=1e-4)

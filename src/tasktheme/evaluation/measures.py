@@ -46,8 +46,7 @@ class Evaluation:
         largest_share: of the mass of all tasks in one theme, among those of its aspect; near 1 is a collapse.
         effective_themes: exponential of the entropy of the themes' shares; K if all are used alike.
         converged: share of tasks whose E-step met its tolerance.
-        bound: the held-out bound per data point and its terms, see :meth:`PTM.held_out_bound`; None for tasks of one shot and
-            models of several aspects.
+        bound: the held-out bound per data point and its terms, see :meth:`PTM.held_out_bound`; None for tasks of one shot.
         reconstruction: E[ln p(x | u)] per pixel or feature, a part of the bound; None without a decoder.
         prototype_accuracy: 1-shot accuracy of the embedding within a task, mean over tasks; None for tasks of one shot or class.
         entropy_accuracy: Spearman's correlation of a task's entropy with that accuracy, and its 95 % bootstrap interval.
@@ -151,7 +150,7 @@ def evaluate_tasks(
     accuracy = prototype_accuracy(points, episodes.batch.labels, mask, seed=seed).numpy()
     entropy = tasks.entropy()
     has_queries = bool(np.isfinite(accuracy).all()) and episodes.classes.shape[1] > 1  # one class is always right
-    has_bound = episodes.fewest_shots() >= 2 and model.themes.aspects == 1
+    has_bound = episodes.fewest_shots() >= 2
     bound = model.held_out_bound(episodes, seed=seed, progress=progress) if has_bound else None
     share = tasks.mean_mixture().mean(axis=0)
     own = found.pop("kl")

@@ -15,23 +15,23 @@ from tasktheme.maths import dirichlet
 class LdaBound:
     """The terms of E_q(u)[L_LDA], Eq. (6), each summed over a task's data points. Their sum is the bound."""
 
-    ln_p_u: Float[Tensor, " T"]
-    ln_p_z: Float[Tensor, " T"]
-    ln_p_pi: Float[Tensor, " T"]
-    entropy_z: Float[Tensor, " T"]
-    entropy_pi: Float[Tensor, " T"]
+    ln_p_u: Float[Tensor, "*T"]
+    ln_p_z: Float[Tensor, "*T"]
+    ln_p_pi: Float[Tensor, "*T"]
+    entropy_z: Float[Tensor, "*T"]
+    entropy_pi: Float[Tensor, "*T"]
 
-    def total(self) -> Float[Tensor, " T"]:
+    def total(self) -> Float[Tensor, "*T"]:
         """L_LDA of each task."""
         return torch.stack([getattr(self, field.name) for field in fields(self)]).sum(dim=0)
 
 
 def lda_bound(
-    log_likelihood: Float[Tensor, "T N K"],
-    log_r: Float[Tensor, "T N K"],
-    gamma: Float[Tensor, "T K"],
-    alpha: Float[Tensor, " K"],
-    mask: Bool[Tensor, "T N"],
+    log_likelihood: Float[Tensor, "*T N K"],
+    log_r: Float[Tensor, "*T N K"],
+    gamma: Float[Tensor, "*T K"],
+    alpha: Float[Tensor, "... K"],
+    mask: Bool[Tensor, "*T N"],
 ) -> LdaBound:
     """Every term of E_q(u) E_q(z, pi)[...] for q(z) = Categorical(r), q(pi) = Dirichlet(gamma)."""
     r = log_r.exp() * mask.unsqueeze(-1)

@@ -71,18 +71,20 @@ def objective(
             m_t, s_t = encoder(data[t.rows], t.mask)
         m_v, s_v = encoder(x_v, v.mask)
 
+    t_mask, v_mask = (half.mask.unsqueeze(1).expand(-1, themes.aspects, -1) for half in (t, v))
     with torch.no_grad():
-        posterior = e_step(themes.expected_log_likelihood(m_t, s_t), themes.alpha, t.mask, iterations=settings.e_step_iterations)
-    log_likelihood = themes.expected_log_likelihood(m_v, s_v)
+        likelihood_t = themes.by_aspect(themes.expected_log_likelihood(m_t, s_t))
+        posterior = e_step(likelihood_t, themes.prior, t_mask, iterations=settings.e_step_iterations)
+    log_likelihood = themes.by_aspect(themes.expected_log_likelihood(m_v, s_v))
     if settings.validation_responsibilities == "reused":
         log_r = posterior.log_r
     else:  # the exact maximiser over r given gamma, so no gradient flows through it (envelope theorem)
         log_r = responsibilities(log_likelihood.detach(), posterior.gamma)
 
     points = v.mask.sum(dim=-1).clamp_min(1)
-    lda = lda_bound(log_likelihood, log_r, posterior.gamma, themes.alpha, v.mask)
-    bound = lda.total() / points
-    terms = {name: value / points for name, value in vars(lda).items()}  # of each task
+    lda = lda_bound(log_likelihood, log_r, posterior.gamma, themes.prior, v_mask)
+    bound = lda.total().sum(dim=1) / points
+    terms = {name: value.sum(dim=1) / points for name, value in vars(lda).items()}  # of each task, all aspects together
     if decoder is None:
         loss = -bound.mean()
     else:
@@ -100,7 +102,8 @@ def objective(
         loss = loss - settings.classification_weight * ln_p_y.mean()
         terms |= {"ln_p_y": ln_p_y, "accuracy": _mean_over_points(right, v.mask, points)}
 
-    evidence = Evidence(m_v.detach(), s_v.detach(), log_r, v.mask, posterior.gamma)
+    of_all_themes = log_r.movedim(1, 2).flatten(2)
+    evidence = Evidence(m_v.detach(), s_v.detach(), of_all_themes, v.mask, posterior.gamma.flatten(1))
     means = torch.stack(list(terms.values())).detach().mean(dim=-1)
     return Objective(loss, dict(zip(terms, means.unbind(), strict=True)), evidence)
 

@@ -10,7 +10,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from tasktheme.errors import SettingsError
 from tasktheme.maths import gaussian
 
 Covariance = Literal["full", "diagonal", "isotropic"]
@@ -114,10 +113,14 @@ class Themes:
         """Of the embedding, all aspects together."""
         return self.aspects * self.mu.shape[-1]
 
-    def check_one_aspect(self, what: str) -> None:
-        """SettingsError where there are several aspects, which ``what`` cannot take."""
-        if self.aspects > 1:
-            raise SettingsError(f"{what} takes a model of one aspect, and this has {self.aspects}: refit with aspects=1")
+    @property
+    def prior(self) -> Float[Tensor, "A K"]:
+        """alpha of each aspect."""
+        return self.alpha.unflatten(-1, (self.aspects, -1))
+
+    def by_aspect(self, log_likelihood: Float[Tensor, "*T N AK"]) -> Float[Tensor, "*T A N K"]:
+        """Likelihoods under the themes of each aspect: to E-step and bound an aspect is as a task of its own."""
+        return log_likelihood.unflatten(-1, (self.aspects, -1)).movedim(-2, -3)
 
     @property
     def centres(self) -> Float[Tensor, "K E"]:

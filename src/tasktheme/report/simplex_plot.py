@@ -39,22 +39,26 @@ _MOST_NAMED = 12
 
 @styled
 def simplex(tasks: TaskSet, *, themes: Sequence[int] | None = None, group: str = "group", most: int = 12) -> Figure:
-    """Tasks on the triangle of three ``themes``, by default the strongest: a dot at the mean, and the posterior's density.
+    """Tasks on the triangle of three ``themes`` of one aspect, by default the strongest: a dot at the mean, and the posterior's
+    density.
 
     A single task's density fills the triangle, as in the paper's figure. Of several tasks, the regions that hold half and
     nine tenths of the probability are drawn, coloured by the column ``group``; of more than ``most``, some of each group.
     With more than three themes the triangle shows the shares among the three, whose distribution is the Dirichlet of their
     three parameters.
     """
-    tasks.check_one_aspect("a simplex")
     count = tasks.concentration.shape[1]
-    if count < 3:
-        raise DataError(f"a triangle needs three themes, but these tasks have {count}")
+    each = count // tasks.aspects
+    if each < 3:
+        of_one = " of an aspect" * (tasks.aspects > 1)
+        raise DataError(f"a triangle needs three themes{of_one}, but these tasks have {each}")
     chosen = choose(tasks, group, most)
     mixture = chosen.tasks.mean_mixture()
-    three = np.argsort(-mixture.mean(axis=0), kind="stable")[:3] if themes is None else np.asarray(themes)
+    three = _strongest(mixture.mean(axis=0), tasks.aspects) if themes is None else np.asarray(themes)
     if three.shape != (3,) or len(set(three.tolist())) != 3 or not ((three >= 0) & (three < count)).all():
         raise DataError(f"choose three different themes from 0 to {count - 1}, got {list(map(int, three))}")
+    if len(set((three // each).tolist())) > 1:
+        raise DataError(f"choose three themes of one aspect, {each} in a row, got {list(map(int, three))}")
     gamma = chosen.tasks.concentration[:, three]
     means = gamma / gamma.sum(axis=1, keepdims=True)
     rows = -(-min(len(chosen.names), _MOST_NAMED) // 3) if len(gamma) > 1 and len(chosen.names) <= MOST_GROUPS else 0
@@ -72,11 +76,22 @@ def simplex(tasks: TaskSet, *, themes: Sequence[int] | None = None, group: str =
     note = [chosen.noun() if len(gamma) > 1 else task_names(chosen.tasks, chosen.rows)[0]]
     if len(gamma) > 1:
         note.append("regions hold 50 % and 90 % of the probability")
-    if count > 3:
+    if each > 3:
         held = 100 * float(mixture[:, three].sum(axis=1).mean())
         note.append(f"shares among the three, which hold {held:.0f} % of the mixture" + (" on average" if len(gamma) > 1 else ""))
+    if tasks.aspects > 1:
+        note[-1] += f", of aspect {three[0] // each}"
     axes.set_title(";\n".join(["; ".join(note[:2]), *note[2:]]), loc="left", fontsize=SMALL, color=FAINT)
     return figure
+
+
+def _strongest(share: Floats, aspects: int) -> npt.NDArray[np.int64]:
+    """The three themes of one aspect that hold most of its mass, in the aspect where three hold the most."""
+    parts = share.reshape(aspects, -1)
+    order = np.argsort(-parts, axis=1, kind="stable")[:, :3]
+    best = int(np.take_along_axis(parts, order, axis=1).sum(axis=1).argmax())
+    three: npt.NDArray[np.int64] = order[best] + best * parts.shape[1]
+    return three
 
 
 def _mesh() -> Floats:

@@ -32,12 +32,14 @@ class Tasks:
         support: labelled points.
         query: points to be predicted; of target tasks their labels are never used.
         gamma: Dirichlet parameters over the themes, of tasks brought to one size.
+        aspects: that the themes fall into, one after the other (docs/model.md).
     """
 
     numbers: Int64[Tensor, "*A T"]
     support: Points | None = None
     query: Points | None = None
     gamma: Float[Tensor, "*A T K"] | None = None
+    aspects: int = 1
 
     def __len__(self) -> int:
         return self.numbers.shape[-1]
@@ -55,7 +57,7 @@ class Tasks:
     def __getitem__(self, rows: Int64[Tensor, " t"] | slice) -> Tasks:
         """Some of the tasks (without leading axes)."""
         support, query = (None if points is None else points[rows] for points in (self.support, self.query))
-        return Tasks(self.numbers[rows], support, query, None if self.gamma is None else self.gamma[rows])
+        return Tasks(self.numbers[rows], support, query, None if self.gamma is None else self.gamma[rows], self.aspects)
 
 
 def labelled(tasks: Tasks) -> Points:
@@ -74,6 +76,10 @@ class Pool:
 
     def __len__(self) -> int:
         return len(self.tasks)
+
+    def by_aspect(self, kept: Float[Tensor, "*A T MK"] | None = None) -> Float[Tensor, "M *A T K"]:
+        """For policies that keep gamma: that of each aspect, of these tasks, or of others of which the same was ``kept``."""
+        return (self.kept if kept is None else kept).unflatten(-1, (self.tasks.aspects, -1)).movedim(-2, 0)
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ from tasktheme.selection.ptm import PTMPolicy
 class Diverse(PTMPolicy):
     """The score of the task model plus ``weight`` times the distance to the nearest of the last picks, both standardised.
 
-    The distance is Hellinger's between the mean mixtures: a metric on the simplex of themes. This is the trade of relevance
-    against redundancy by which search engines rank (Carbonell & Goldstein, 1998).
+    The distance is Hellinger's between the mean mixtures: a metric on the simplex of themes (of several aspects the root mean
+    square of theirs). This is the trade of relevance against redundancy by which search engines rank (Carbonell & Goldstein,
+    1998).
 
     Args:
         memory: how many of the last picks are not to be repeated.
@@ -38,15 +39,20 @@ class Diverse(PTMPolicy):
         own = standardised(super().scores(pool, targets, now))
         if now.recent is None or now.recent.shape[-2] == 0:
             return own
-        return own + self.weight * standardised(mixture_distances(pool.kept, now.recent).amin(dim=-1))
+        return own + self.weight * standardised(_distances(pool, pool.kept, now.recent).amin(dim=-1))
 
     def reason(self, pool: Pool, targets: Pool | None, now: Now, scores: Float[Tensor, " T"], row: int) -> str:
         """The task model's measure, and how far the last picks are."""
         words = super().reason(pool, targets, now, super().scores(pool, targets, now), row)
         if now.recent is None or now.recent.shape[-2] == 0:
             return words
-        apart = float(mixture_distances(pool.kept[row : row + 1], now.recent).min())
+        apart = float(_distances(pool, pool.kept[row : row + 1], now.recent).min())
         return f"{words}; {apart:.2f} from the nearest of the last picks"
+
+
+def _distances(pool: Pool, kept: Float[Tensor, "*A T d"], recent: Float[Tensor, "*A R d"]) -> Float[Tensor, "*A T R"]:
+    """Between tasks by what was kept of them: the root mean square over aspects."""
+    return mixture_distances(pool.by_aspect(kept), pool.by_aspect(recent)).square().mean(dim=0).sqrt()
 
 
 def mixture_distances(gamma: Float[Tensor, "*A T K"], other: Float[Tensor, "*A R K"]) -> Float[Tensor, "*A T R"]:

@@ -33,16 +33,14 @@ def draw_with_classes(
     """:func:`draw_tasks`, and the classes of each task."""
     if data.point_shape != learner.learner.point_shape:
         raise DataError(f"this learner takes images of shape {learner.learner.point_shape}, got {data.point_shape}")
-    if model is not None:
-        model.themes.check_one_aspect("a policy")
     settings = learner.settings
     classes = listed_classes(data, settings, n, seed=seed)
     numbers = torch.arange(len(classes), device=learner.device)
     halves = listed_sampler(data, settings, classes, learner.device, seed=seed).draw(numbers, settings.shots, settings.queries)
     points = PointSource(data, learner.device)
     support, query = (points(half, settings.ways) for half in halves)
-    gamma = None
-    if model is not None:
-        embedded = model.embed(listed_episodes(data, settings, classes, seed=seed))
-        gamma = torch.tensor(embedded.concentration, device=learner.device)
-    return Tasks(numbers, support, query, gamma), classes
+    if model is None:
+        return Tasks(numbers, support, query), classes
+    embedded = model.embed(listed_episodes(data, settings, classes, seed=seed))
+    gamma = torch.tensor(embedded.concentration, device=learner.device)
+    return Tasks(numbers, support, query, gamma, embedded.aspects), classes

@@ -48,8 +48,11 @@ class Predicted(PTMPolicy):
         learner = require_learner(now, self.name)
         rows = Random().scores(pool, None, now).topk(min(self.looks, len(pool))).indices
         seen = learner_losses(learner, pool.tasks[rows], seed=now.seed, compiled=now.compiled).to(pool.kept)
-        losses = predict_losses(pool.kept, rows, seen, now.recent, now.losses)
-        return losses if targets is None else standardised(losses) - standardised(mean_kl(targets.kept, pool.kept))
+        recent = None if now.recent is None else features(pool.by_aspect(now.recent))
+        losses = predict_losses(features(pool.by_aspect()), rows, seen, recent, now.losses)
+        if targets is None:
+            return losses
+        return standardised(losses) - standardised(mean_kl(targets.by_aspect(), pool.by_aspect()).sum(dim=0))
 
     def reason(self, pool: Pool, targets: Pool | None, now: Now, scores: Float[Tensor, " T"], row: int) -> str:
         """Loss, or what is made of it."""
@@ -58,38 +61,37 @@ class Predicted(PTMPolicy):
 
 
 def predict_losses(
-    pool: Float[Tensor, "T K"],
+    pool: npt.NDArray[np.float64],
     rows: Tensor,
     seen: Float[Tensor, " L"],
-    recent: Float[Tensor, "R K"] | None,
+    recent: npt.NDArray[np.float64] | None,
     recent_losses: Float[Tensor, " R"] | None,
 ) -> Float[Tensor, " T"]:
-    """The loss on each task of the pool: as seen on ``rows``, predicted elsewhere.
+    """The loss on each task of the pool: as seen on ``rows``, predicted elsewhere from the tasks' :func:`features`.
 
     Losses on the last picks come from a learner of a little earlier and from training; a feature of their own tells them
     from the fresh ones.
     """
     from sklearn.linear_model import BayesianRidge
 
-    every = features(pool)
-    centre, scale = every.mean(axis=0), np.maximum(every.std(axis=0), _SMALLEST_SCALE)
-    x, y = [(every[rows.cpu().numpy()] - centre) / scale], [seen.double().cpu().numpy()]
+    centre, scale = pool.mean(axis=0), np.maximum(pool.std(axis=0), _SMALLEST_SCALE)
+    x, y = [(pool[rows.cpu().numpy()] - centre) / scale], [seen.double().cpu().numpy()]
     fresh = [np.ones(len(y[0]))]
     if recent is not None and recent_losses is not None and len(recent_losses):
-        x.append((features(recent) - centre) / scale)
+        x.append((recent - centre) / scale)
         y.append(recent_losses.double().cpu().numpy())
         fresh.append(np.zeros(len(recent_losses)))
     known = np.concatenate(y)
     losses = np.full(len(pool), known.mean())
     if len(known) >= _FEWEST:
         model = BayesianRidge().fit(np.column_stack([np.concatenate(x), np.concatenate(fresh)]), known)
-        losses = model.predict(np.column_stack([(every - centre) / scale, np.ones(len(pool))]))
-    return torch.as_tensor(losses).to(pool).index_put((rows,), seen)
+        losses = model.predict(np.column_stack([(pool - centre) / scale, np.ones(len(pool))]))
+    return torch.as_tensor(losses).to(seen).index_put((rows,), seen)
 
 
-def features(gamma: Float[Tensor, "T K"]) -> npt.NDArray[np.float64]:
-    """(T, K + 1) what a linear model sees of a task: centred logarithms of its mean mixture, and its entropy."""
+def features(gamma: Float[Tensor, "M T K"]) -> npt.NDArray[np.float64]:
+    """(T, M K + 1) what a linear model sees of a task of M aspects: centred logarithms of each mean mixture, and the entropy."""
     logs = (gamma / gamma.sum(dim=-1, keepdim=True)).log()
-    parts = [logs - logs.mean(dim=-1, keepdim=True), dirichlet.entropy(gamma).unsqueeze(-1)]
+    parts = [*(logs - logs.mean(dim=-1, keepdim=True)), dirichlet.entropy(gamma).sum(dim=0).unsqueeze(-1)]
     found: npt.NDArray[np.float64] = torch.cat(parts, dim=-1).double().cpu().numpy()
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -14,7 +15,8 @@ from tasktheme.selection.base import Now, Policy, Pool, place
 class PTMPolicy(Policy):
     """Induction: the highest entropy of q(pi). Transduction: the smallest mean over the targets of KL[target || task].
 
-    Both depend on the number of data points; the tasks must be of one size (``TaskSet.resized``).
+    Both depend on the number of data points; the tasks must be of one size (``TaskSet.resized``). Of several aspects they are
+    sums.
     """
 
     name = "ptm"
@@ -23,13 +25,17 @@ class PTMPolicy(Policy):
 
     def scores(self, pool: Pool, targets: Pool | None, now: Now) -> Float[Tensor, "*A T"]:
         """Entropy, or minus the mean KL."""
-        return dirichlet.entropy(pool.kept) if targets is None else -mean_kl(targets.kept, pool.kept)
+        own = pool.by_aspect()
+        found = dirichlet.entropy(own) if targets is None else -mean_kl(targets.by_aspect(), own)
+        return found.sum(dim=0)
 
     def reason(self, pool: Pool, targets: Pool | None, now: Now, scores: Float[Tensor, " T"], row: int) -> str:
         """Entropy, or mean KL and the nearest target."""
         if targets is None:
             return f"entropy {float(scores[row]):.2f} nats, {place(scores, row)}"
-        kl = dirichlet.kl_divergence(targets.kept, pool.kept[row : row + 1])[:, 0]
+        task = pool.by_aspect(pool.kept[row : row + 1])
+        kl = torch.stack([dirichlet.kl_divergence(*of_both) for of_both in zip(targets.by_aspect(), task, strict=True)])
+        kl = kl.sum(dim=0)[:, 0]
         near = int(kl.argmin())
         return f"mean KL {-float(scores[row]):.2f} nats, {place(scores, row)}; target {near} is nearest ({float(kl[near]):.2f})"
 

@@ -95,8 +95,6 @@ def select(
         raise DataError("there are no target tasks; leave targets out to do well on any task")
     if not len(pool):
         raise DataError("the pool is empty: there is no task to pick")
-    if isinstance(pool, TaskSet) and "gamma" in chosen.needs:
-        pool.check_one_aspect(f"the policy {chosen.name!r}")
     left = not_picked(pool, recent)
     if not left.any():
         raise DataError("all tasks of the pool were picked before: leave recent out, or take another pool")
@@ -215,5 +213,5 @@ def _as_tasks(given: list[TaskSet | Tasks | None]) -> tuple[list[Tasks | None], 
             continue
         sets[0].check_same_model(part)
         compared = part if size is None else part.resized(size)
-        found.append(Tasks(torch.arange(len(part)), gamma=torch.tensor(compared.concentration)))
+        found.append(Tasks(torch.arange(len(part)), gamma=torch.tensor(compared.concentration), aspects=part.aspects))
     return found, size

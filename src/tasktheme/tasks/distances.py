@@ -81,25 +81,34 @@ def jensen_shannon(gamma: Floats, other: Floats, *, aspects: int = 1) -> Floats:
     return _by_rows(gamma, other, rows_to_all)
 
 
-def earth_mover(gamma: Floats, other: Floats, ground: npt.ArrayLike) -> Floats:
+def earth_mover(gamma: Floats, other: Floats, ground: npt.ArrayLike, *, aspects: int = 1) -> Floats:
     """Earth mover's distance of the mean mixtures: the least work that turns one into the other.
 
-    ``ground`` (K, K) is the cost of moving all of a task from one theme to another.
+    ``ground`` (K, K) is the cost of moving all of a task from one theme to another. Nothing moves between aspects; of several
+    the root mean square of their distances.
     """
-    transport = _load_transport()
-    cost = np.ascontiguousarray(ground, dtype=np.float64)
-    themes = gamma.shape[1]
-    if cost.shape != (themes, themes) or not (np.isfinite(cost).all() and (cost >= 0.0).all()):
+    cost, themes = np.asarray(ground, dtype=np.float64), gamma.shape[1]
+    if cost.shape == (themes, themes):
+        cost = np.stack([np.split(rows, aspects, axis=1)[aspect] for aspect, rows in enumerate(np.split(cost, aspects))])
+    if cost.ndim != 3 or not (np.isfinite(cost).all() and (cost >= 0.0).all()):
         raise DataError(f"the ground cost must be ({themes}, {themes}) numbers of at least 0, a row for each theme")
-    first, second = mean_mixture(gamma), mean_mixture(other)
-    distances = np.empty((len(first), len(second)))
-    same = gamma is other and bool((cost == cost.T).all())
+    first, second = (np.swapaxes(parts(mean_mixture(tasks, aspects=aspects), aspects), 0, 1) for tasks in (gamma, other))
+    work = [_least_work(*of_aspect, same=gamma is other) for of_aspect in zip(first, second, cost, strict=True)]
+    return _with_zeros(np.sqrt(np.mean(np.square(work), axis=0)), gamma, other)
+
+
+def _least_work(first: Floats, second: Floats, cost: Floats, *, same: bool) -> Floats:
+    """(T, T') the work between mixtures of one aspect; ``same`` where both are of the same tasks."""
+    transport = _load_transport()
+    first, second, cost = map(np.ascontiguousarray, (first, second, cost))
+    work = np.empty((len(first), len(second)))
+    same = same and bool((cost == cost.T).all())
     for i, mixture in enumerate(first):  # the solver takes one problem at a time
         for j in range(i if same else 0, len(second)):
-            distances[i, j] = transport.emd2(mixture, second[j], cost, check_marginals=False)
+            work[i, j] = transport.emd2(mixture, second[j], cost, check_marginals=False)
         if same:
-            distances[i:, i] = distances[i, i:]
-    return _with_zeros(np.maximum(distances, 0.0), gamma, other)
+            work[i:, i] = work[i, i:]
+    return np.maximum(work, 0.0)
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:

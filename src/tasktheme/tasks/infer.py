@@ -59,12 +59,11 @@ def theme_log_likelihood(themes: Themes, embedded: EmbeddedTasks) -> Float[Tenso
 def _posterior(
     settings: Settings, themes: Themes, log_likelihood: Float[Tensor, "T N K"], mask: Bool[Tensor, "T N"]
 ) -> tuple[Float[Tensor, "T K"], Bool[Tensor, " T"]]:
-    """Gamma and convergence of a batch of tasks; each aspect is to the E-step as a task of its own."""
-    aspects = themes.aspects
+    """Gamma and convergence of a batch of tasks."""
     posterior = e_step(
-        log_likelihood.unflatten(-1, (aspects, -1)).movedim(-2, -3),
-        themes.alpha.unflatten(-1, (aspects, -1)),
-        mask.unsqueeze(-2).expand(-1, aspects, -1),
+        themes.by_aspect(log_likelihood),
+        themes.prior,
+        mask.unsqueeze(-2).expand(-1, themes.aspects, -1),
         iterations=settings.embed_iterations,
         tolerance=settings.embed_tolerance,
     )

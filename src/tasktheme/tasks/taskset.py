@@ -217,11 +217,11 @@ class TaskSet:
     def earth_mover(self, other: TaskSet, ground: npt.ArrayLike) -> Floats:
         """(T, T') least work that turns one mean mixture into the other, where moving between themes costs ``ground``.
 
-        ``ground`` (K, K) is usually ``model.theme_distances()``, so that alike themes are close. Needs the extra "transport".
+        ``ground`` (K, K) is usually ``model.theme_distances()``, so that alike themes are close. Of several aspects the root
+        mean square of theirs. Needs the extra "transport".
         """
         self.check_same_model(other)
-        self.check_one_aspect("the earth mover's distance")
-        return distances.earth_mover(self.concentration, other.concentration, ground)
+        return distances.earth_mover(self.concentration, other.concentration, ground, aspects=self.aspects)
 
     def nearest(self, reference: TaskSet, k: int = 5, *, direction: Direction = "forward") -> Nearest:
         """The k tasks of ``reference`` with the smallest KL[self_i || reference_j]; a task is not its own neighbour.
@@ -308,11 +308,6 @@ class TaskSet:
         same = [(one.fingerprint, one.concentration.shape[1], one.aspects) for one in (self, other)]
         if same[0] != same[1]:
             raise DataError("the two task sets come from different models and cannot be compared: embed both with one model")
-
-    def check_one_aspect(self, what: str) -> None:
-        """DataError where a task is several distributions, which ``what`` cannot take."""
-        if self.aspects > 1:
-            raise DataError(f"{what} takes tasks of a model of one aspect, and these have {self.aspects}: refit with aspects=1")
 
 
 def _array(name: str, values: Any) -> npt.NDArray[Any]:

@@ -59,13 +59,15 @@ def resume_training(trainer: Trainer, path: Path) -> None:
     if other := differences(there, {"settings": trainer.asked.as_dict(), **_identity(trainer)}):
         raise ModelFileError(f"{str(path)!r} belongs to a training with other {other}, and cannot be resumed here")
     trainer.networks.load(tensors)
-    trainer.themes = Themes.from_tensors(tensors, floor=trainer.settings.covariance_floor, device=trainer.device)
+    aspects = trainer.asked.aspects if info["finished"] else 1  # the last thing that a training makes
+    floor, device = trainer.settings.covariance_floor, trainer.device
+    trainer.themes = Themes.from_tensors(tensors, floor=floor, device=device, aspects=aspects)
     trainer.running.load(tensors, info["running"], trainer.device)
     trainer.step, trainer.sweeps, trainer.finished, trainer.history = (
         info[name] for name in ("step", "sweeps", "finished", "history")
     )
     trainer.choice = None if info["choice"] is None else Choice(**info["choice"])
-    trainer.settings = dataclasses.replace(trainer.asked, themes=len(trainer.themes.alpha))
+    trainer.settings = dataclasses.replace(trainer.asked, themes=len(trainer.themes.alpha) // aspects)
     if trainer.optimiser is not None:
         load_optimiser(trainer.optimiser, tensors)
 

@@ -141,19 +141,23 @@ def choose_themes(
     ladder: Sequence[int] = LADDER,
     advance: Advance | None = None,
 ) -> Choice:
-    """Fit themes of each size in the ladder to some tasks by EM and score others, until scores fall.
+    """Fit themes of each size in the ladder to some tasks by EM and score others, until scores fall; all aspects have as many.
 
     Chosen is the smallest K whose score is within one standard error of the best (Breiman et al., 1984), the error being that
     of the difference over held-out groups.
     """
-    group = held_out.group.cpu().numpy()
+    group, aspects = held_out.group.cpu().numpy(), settings.aspects
+    parts = [(fitted.aspect(each, aspects), held_out.halves.aspect(each, aspects)) for each in range(aspects)]
     scores: dict[int, npt.NDArray[np.float64]] = {}
     for themes in ladder:
+        sized, bounds = dataclasses.replace(settings, themes=themes), []
         try:
-            found = start_themes(dataclasses.replace(settings, themes=themes), fitted, sweeps=_SWEEPS, starts=_STARTS)
+            for own, halves in parts:
+                found = start_themes(sized, own, sweeps=_SWEEPS, starts=_STARTS)
+                bounds.append(held_out_bound(settings, found, halves).double().cpu().numpy())
         except DataError:  # fewer data points than themes
             break
-        score = held_out_bound(settings, found, held_out.halves).double().cpu().numpy()
+        score = np.sum(bounds, axis=0)
         if not np.isfinite(score).all():  # more themes than the data can tell apart
             break
         scores[themes] = np.array([score[group == each].mean() for each in np.unique(group)])

@@ -33,59 +33,59 @@ def finish(
     settings = trainer.settings
     polished = settings.polish_sweeps > 0 and settings.polish_tasks > 0
     from_tasks = polished and settings.polish_start == "tasks"
-    if polished or settings.choose_themes or anew:
+    if polished or settings.choose_themes or anew or settings.aspects > 1:
         embedded = trainer.embedded_tasks(settings.polish_tasks or trainer.first_tasks)
-        if settings.choose_themes and trainer.choice is None:
-            trainer.choice = _choice(trainer, stopping, progress=progress)
+        started = not anew
+        if settings.choose_themes:
+            started = started and trainer.choice is not None
+            trainer.choice = trainer.choice or _choice(trainer, stopping, progress=progress)
             trainer.settings = replace(settings, themes=trainer.choice.themes)
-            trainer.start_themes(embedded)
-        elif anew and not from_tasks:
-            trainer.start_themes(embedded)
-        if from_tasks and trainer.sweeps == 0:
-            trainer.themes = start_from_tasks(trainer.settings, embedded)
-        if polished:
-            _polish(trainer, embedded, stopping, checkpoint, progress=progress)
-            trainer.themes = _needed(trainer.settings, trainer.themes, embedded)
-            trainer.settings = replace(trainer.settings, themes=len(trainer.themes.alpha))
+        if settings.aspects > 1:
+            trainer.themes = _themes_of_aspects(trainer, embedded, stopping, progress=progress)
+        else:
+            if from_tasks and trainer.sweeps == 0:
+                trainer.themes = start_from_tasks(trainer.settings, embedded)
+            elif not started:
+                trainer.start_themes(embedded)
+            if polished:
+                _polish(trainer, embedded, stopping, checkpoint, progress=progress)
+                trainer.themes = _needed(trainer.settings, trainer.themes, embedded)
+                trainer.settings = replace(trainer.settings, themes=len(trainer.themes.alpha))
     trainer.finished = True
     if checkpoint is not None:
         checkpoint()
-    if not warn_of_themes(trainer.themes.share):
-        warn_of_unused(unused(trainer.themes.share), settings)
+    shares = trainer.themes.share.chunk(trainer.themes.aspects)
+    if not warn_of_themes(*shares):
+        warn_of_unused(torch.cat([unused(share) for share in shares]), settings)
     _check_embedding(trainer)
 
 
-def finish_aspects(trainer: Trainer, stopping: Callable[[], bool], *, progress: bool) -> None:
-    """New themes for ``trainer``'s encoder, of each aspect of the embedding by themselves: without what other aspects know.
+def _themes_of_aspects(trainer: Trainer, embedded: TaskPoints, stopping: Callable[[], bool], *, progress: bool) -> Themes:
+    """Themes for ``trainer``'s encoder, of each aspect of the embedding by themselves: without what other aspects know.
 
     Unused ones stay, so that aspects have as many.
     """
     settings = trainer.settings
     sweeps = settings.polish_sweeps if settings.polish_tasks > 0 else 0
-    embedded = trainer.embedded_tasks(settings.polish_tasks or trainer.first_tasks)
     found = []
     with progress_bar("final EM", settings.aspects * sweeps, show=progress) as advance:
         for aspect in range(settings.aspects):
             part, place = embedded.aspect(aspect, settings.aspects), f"aspect {aspect + 1} of {settings.aspects}"
             try:
                 if sweeps and settings.polish_start == "tasks":
-                    trainer.themes = start_from_tasks(settings, part)
+                    themes = start_from_tasks(settings, part)
                 else:
-                    trainer.start_themes(part)
+                    themes = trainer.first_themes(part)
             except DataError as error:
                 raise DataError(f"{place}: {error}; take fewer themes, or fewer aspects") from error
-            for themes in polish(settings, trainer.themes, part, sweeps):
-                _check(themes)
-                trainer.themes = themes
+            for swept in polish(settings, themes, part, sweeps):
+                _check(swept)
+                themes = swept
                 advance(1, place)
                 if distributed.anywhere(stopping())[0]:
                     raise Interrupted(f"the final EM was interrupted in {place}")
-            found.append(trainer.themes)
-    trainer.themes = Themes.together(found)
-    trainer.finished = True
-    if not warn_of_themes(*(themes.share for themes in found)):
-        warn_of_unused(torch.cat([unused(themes.share) for themes in found]), settings)
-    _check_embedding(trainer)
+            found.append(themes)
+    return Themes.together(found)
 
 
 def _check_embedding(trainer: Trainer) -> None:
@@ -104,7 +104,7 @@ def _choice(trainer: Trainer, stopping: Callable[[], bool], *, progress: bool) -
     settings = trainer.settings
     parts = embedded_parts(settings, trainer.networks.encoder, trainer.dataset, trainer.data, trainer.halves)
     if settings.covariance == "full":
-        warn_of_few_points(parts[0])
+        warn_of_few_points(parts[0].aspect(0, settings.aspects))
     with progress_bar("number of themes", len(LADDER), show=progress) as advance:
 
         def next_size(steps: int, note: str) -> None:

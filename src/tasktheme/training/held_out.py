@@ -46,7 +46,7 @@ def held_out_terms(
     with progress_bar("bound", len(tasks), show=progress) as advance:
         for which, batch in task_batches(tasks, device, fewer=_DECODED):
             t, v = halves(batch.to(device), ways)
-            points, dims = (torch.arange(size, device=device) for size in (v.mask.shape[1], themes.mu.shape[1]))
+            points, dims = (torch.arange(size, device=device) for size in (v.mask.shape[1], themes.dimensions))
             noise = random_normal(seed, _NOISE, torch.from_numpy(which).to(device)[:, None, None], points[:, None], dims)
             found = objective(measured, themes, networks, data, t, v, noise)
             weight = len(which) / len(tasks)

@@ -27,7 +27,7 @@ from tasktheme.settings import CHECKPOINT_SECONDS, Settings
 from tasktheme.training.choice import Choice, held_out_groups
 from tasktheme.training.compiler import compile_step, compiler_failures, silent_compiler
 from tasktheme.training.embedding import TaskPoints, embed_tasks
-from tasktheme.training.finish import finish, finish_aspects
+from tasktheme.training.finish import finish
 from tasktheme.training.graph import Beside, CapturedStep
 from tasktheme.training.health import warn_of_compiler, warn_of_themes
 from tasktheme.training.interrupt import stop_requests
@@ -126,10 +126,7 @@ class Trainer:
         """Instead of a training: new themes for the encoder as it is, by full EM."""
         self.step = self.steps
         with stop_requests() as stopping:
-            if self.settings.aspects > 1:
-                finish_aspects(self, stopping, progress=progress)
-            else:
-                finish(self, stopping, None, progress=progress, anew=True)
+            finish(self, stopping, None, progress=progress, anew=True)
 
     def _run_steps(self, advance: Advance, stopping: Callable[[], bool], checkpoint: Callable[[], None] | None) -> None:
         every = max(1, self.steps // _RECORDS)
@@ -274,9 +271,14 @@ class Trainer:
 
     def start_themes(self, embedded: TaskPoints) -> None:
         """Begin with themes from clusters of these embeddings."""
-        self.themes = start_themes(self.settings, embedded, sweeps=_INITIAL_SWEEPS)
-        if not bool(self.themes.valid):
+        self.themes = self.first_themes(embedded)
+
+    def first_themes(self, embedded: TaskPoints) -> Themes:
+        """Themes from clusters of these embeddings."""
+        themes = start_themes(self.settings, embedded, sweeps=_INITIAL_SWEEPS)
+        if not bool(themes.valid):
             raise TrainingError("the themes' first covariances are not positive definite; raise covariance_floor")
+        return themes
 
     def _themes(self, found: Moments) -> Themes:
         settings = self.settings

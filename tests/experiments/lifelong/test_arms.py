@@ -94,9 +94,10 @@ def assert_lived(together: SideBySide, row: int, plain: PlainArm) -> None:
     assert (together.numbers[row] - arm.seed * 2**32).tolist() == plain.pool
 
 
-@pytest.mark.parametrize("setting", ["induction", "transduction"])
-def test_every_policy_sees_of_each_arm_what_a_plain_loop_would(setting: str, model: tt.PTM) -> None:
+@pytest.mark.parametrize(("setting", "aspects"), [("induction", 1), ("transduction", 1), ("transduction", 5)])
+def test_every_policy_sees_of_each_arm_what_a_plain_loop_would(setting: str, aspects: int, model: tt.PTM) -> None:
     """Its own pool, memory and learner, and the test tasks in transduction: the policy's scores on one arm's tasks."""
+    model = model if aspects == 1 else model.refit(small_images(), themes=2, aspects=aspects, progress=False)
     world = make_world("protonet", setting, model)
     probe = build_learner("maml", TINY | {"test_steps": 2, "inner_rate": 0.1}, world.split.train.point_shape)
     short = {"predicted": Predicted(looks=3, memory=2), "diverse": Diverse(memory=2)}  # both forget on the way

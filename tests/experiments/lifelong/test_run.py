@@ -592,13 +592,6 @@ def test_what_cannot_be_run(more: dict[str, Any], error: type[Exception], words:
         run_lifelong(split, tmp_path, **COMMON | {"policies": ("random",), "steps": 2, "changes": TINY} | more)
 
 
-def test_a_policy_that_asks_for_themes_takes_a_model_of_one_aspect(model: tt.PTM, split: DataSplit, tmp_path: Path) -> None:
-    fine = model.refit(small_images(), themes=2, aspects=5, progress=False)
-    with pytest.raises(SettingsError, match="'ptm' takes a model of one aspect, and this has 5: refit with aspects=1"):
-        run_lifelong(split, tmp_path / "new", **COMMON | {"policies": ("ptm",), "steps": 2, "changes": TINY, "model": fine})
-    assert not (tmp_path / "new").exists()
-
-
 def test_arms_of_another_experiment_are_not_gone_on_with(split: DataSplit, tmp_path: Path) -> None:
     how = COMMON | {"policies": ("random",), "steps": 2}
     run_lifelong(split, tmp_path, **how, changes=TINY)

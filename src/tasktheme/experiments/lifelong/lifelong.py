@@ -106,7 +106,6 @@ def _built(name: str, model: PTM | None, probe: MetaLearner | None) -> tuple[Pol
     if "gamma" in policy.needs:
         if model is None:
             raise DataError(f"the policy {name!r} needs a task model: give --model, a folder that fit wrote")
-        model.themes.check_one_aspect(f"the policy {name!r}")
         about["model"] = model.fingerprint
     if name == "task2vec" and probe is not None:
         about["probe"] = probe.fingerprint

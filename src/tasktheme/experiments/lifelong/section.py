@@ -35,7 +35,8 @@ class Section:
         self._world, self._seeds, self._learners, self._compiled = world, seeds, learners, compiled
         self._targets = world.targets(policy)
         if self._targets is not None and not policy.sees_learner:  # the same for all arms, which are scored together
-            self._targets = Pool(Tasks(self._targets.tasks.numbers), self._targets.kept.expand(len(seeds), -1, -1))
+            aims = Tasks(self._targets.tasks.numbers, aspects=world.aspects)
+            self._targets = Pool(aims, self._targets.kept.expand(len(seeds), -1, -1))
         if kept is None:
             pool = world.settings.pool
             kept = torch.stack([world.describe(policy, seed, 0, pool, on_described) for seed in seeds])
@@ -61,7 +62,8 @@ class Section:
         recent, losses = self.recent[:, since:], self.losses[:, since:]
         if not self.policy.sees_learner:
             now = Now(step=step, recent=recent, losses=losses)
-            return self.policy.scores(Pool(Tasks(numbers), self.kept), self._targets, now).argmax(dim=-1)
+            pool = Pool(Tasks(numbers, aspects=self._world.aspects), self.kept)
+            return self.policy.scores(pool, self._targets, now).argmax(dim=-1)
         picks = []
         for arm, learner in enumerate(self._learners):
             pool = Pool(self._world.tasks(self.policy, numbers[arm]), self.kept[arm])

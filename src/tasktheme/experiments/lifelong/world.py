@@ -43,6 +43,7 @@ class World:
         model: PTM | None = None,
     ) -> None:
         self.split, self.learner, self.settings, self.device, self.model = split, learner, settings, device, model
+        self.aspects = 1 if model is None else model.themes.aspects
         self.points = PointSource(split.train, device)
         self.sampler = make_sampler(split.train, learner, device, ways=learner.ways, seed=0)
         fixed = random_classes(split.test, learner, settings.test_tasks, seed=settings.test_seed)
@@ -82,7 +83,7 @@ class World:
         self, policy: Policy, seed: int, first: int, count: int, on_described: OnDescribed = lambda tasks: None
     ) -> Float[Tensor, "count d"]:
         """What a policy keeps of some tasks of a seed; ``on_described`` is called with the number of each part that is done."""
-        whole = Tasks(self.numbers(seed, first, count))
+        whole = Tasks(self.numbers(seed, first, count), aspects=self.aspects)
         if "gamma" in policy.needs:
             whole = replace(whole, gamma=self._gamma_of_stretch(seed, first, count, on_described))
         if policy.sees_learner or not _LOOKED_AT & set(policy.needs):  # who sees the learner looks at images at each pick
@@ -108,7 +109,9 @@ class World:
 
     def tasks(self, policy: Policy, numbers: Int64[Tensor, " T"]) -> Tasks:
         """Tasks with all their points, where a policy looks at any: every policy knows the same of a task."""
-        return UndrawnTasks(numbers, world=self) if _LOOKED_AT & set(policy.needs) else Tasks(numbers)
+        if _LOOKED_AT & set(policy.needs):
+            return UndrawnTasks(numbers, aspects=self.aspects, world=self)
+        return Tasks(numbers, aspects=self.aspects)
 
     def targets(self, policy: Policy) -> Pool | None:
         """The test tasks as a policy sees them, in transduction."""
@@ -117,7 +120,7 @@ class World:
         numbers = torch.arange(len(self.test), device=self.device)
         halves = self.test.sampler.draw(numbers, self.learner.shots, self.learner.queries)
         support, query = (self.test.points(half, self.learner.ways) for half in halves)
-        tasks = Tasks(numbers, support, query)
+        tasks = Tasks(numbers, support, query, aspects=self.aspects)
         if "gamma" in policy.needs:
             tasks = replace(tasks, gamma=self._infer(self.split.test, self.test.sampler, numbers))
         return policy.enter(tasks)
