@@ -20,7 +20,6 @@ from tasktheme.data.given import TaskData, as_dataset, as_tasks, count_tasks
 from tasktheme.device import find_device
 from tasktheme.errors import DataError, ModelFileError, NotFittedError, SettingsError, TrainingWarning, out_of_memory
 from tasktheme.fitted import Fitted
-from tasktheme.maths import gaussian
 from tasktheme.model.themes import Themes
 from tasktheme.negatives import are_negatives
 from tasktheme.nets.build import Networks
@@ -269,12 +268,7 @@ class PTM:
 
         Infinite between themes of different aspects, which are in other dimensions.
         """
-        factors = gaussian.whitening(self.themes.whitening.double())  # the inverse of the inverse factors
-        aspects = self.themes.aspects
-        parts = zip(self.themes.mu.double().chunk(aspects), factors.chunk(aspects), strict=True)
-        own = [gaussian.wasserstein(mu, factor) for mu, factor in parts]
-        comparable = torch.block_diag(*map(torch.ones_like, own)) > 0.0
-        distances: npt.NDArray[np.float64] = torch.block_diag(*own).masked_fill(~comparable, torch.inf).cpu().numpy()
+        distances: npt.NDArray[np.float64] = self.themes.distances().cpu().numpy()
         return distances
 
     def decode_themes(self) -> npt.NDArray[np.float32] | None:

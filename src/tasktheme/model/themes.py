@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
 from tasktheme.maths import gaussian
@@ -133,6 +133,14 @@ class Themes:
         for aspect, (mu, own) in enumerate(zip(self.mu.chunk(self.aspects), centres.chunk(self.aspects), strict=True)):
             own[:, aspect :: self.aspects] = mu
         return centres
+
+    def distances(self) -> Float64[Tensor, "K K"]:
+        """2-Wasserstein distances between the Gaussians; infinite between those of different aspects."""
+        factors = gaussian.whitening(self.whitening.double())  # the inverse of the inverse factors
+        parts = zip(self.mu.double().chunk(self.aspects), factors.chunk(self.aspects), strict=True)
+        own = [gaussian.wasserstein(mu, factor) for mu, factor in parts]
+        comparable = torch.block_diag(*map(torch.ones_like, own)) > 0.0
+        return torch.block_diag(*own).masked_fill(~comparable, torch.inf)
 
     def expected_log_likelihood(self, m: Float[Tensor, "*N D"], s: Float[Tensor, "*N D"]) -> Float[Tensor, "*N K"]:
         """E_q(u)[ln N(u; mu_k, Sigma_k)] for q(u) = N(m, diag(s^2)), in the dimensions of each theme's aspect."""
