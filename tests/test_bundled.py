@@ -73,6 +73,7 @@ def test_the_measures_are_those_of_the_model(run, name: str, tmp_path: Path) -> 
     assert code == 0, err
     found, kept = json.loads((tmp_path / "m.json").read_text()), model_measures(name)
     assert found.keys() == kept.keys()
+    assert [name for name in found if found[name] is None] == [name for name in kept if kept[name] is None]
     for measure in ("auc", "mean_average_precision", "nearest_same_group", "prototype_accuracy"):
         assert found[measure] == pytest.approx(kept[measure], abs=5e-3)  # another machine rounds otherwise
 

@@ -4,6 +4,7 @@ import io
 import json
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -853,6 +854,10 @@ def test_summary_of_a_model_tells_what_its_themes_are_made_of(run, model: Path, 
 
 def test_models_and_tasks_of_aspects_do_all_that_others_do(run, model: Path, tmp_path: Path) -> None:
     fine, tasks = tmp_path / "fine", tmp_path / "t.parquet"
+    short = ["--latent-dim", 4, "--set", "ways=2", "--set", "t_shots=2", "--set", "v_shots=2", "--set", "polish_tasks=10"]
+    assert run("fit", "glyphs", "--out", fine, "--size", 16, "--tasks", 8, "--themes", 2, "--aspects", 4, *short, "-q")[0] == 0
+    assert (tt.PTM.load(fine).themes.aspects, tt.PTM.load(fine).settings.themes) == (4, 2)
+    shutil.rmtree(fine)
     words = ["--themes", 2, "--aspects", 3, "--set", "polish_tasks=10", "-q"]
     assert run("refit", model, "glyphs", "--out", fine, *words)[0] == 0
     rows = pd.read_csv(io.StringIO(run("summary", fine, "glyphs")[1]))

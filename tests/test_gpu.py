@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import tasktheme as tt
-from oracles.small import SMALL, small_images
+from oracles.small import SMALL, TOLD_APART, small_images
 from tasktheme.bench.speed import random_images
 from tasktheme.data.episodes import EpisodeSampler
 from tasktheme.data.random import random_normal
@@ -105,3 +105,16 @@ def test_embedding_gives_the_same_numbers(tmp_path) -> None:
     episodes = data.episodes(ways=3, shots=5, n=20)
     on = [tt.PTM.load(tmp_path / "m", device=d).embed(episodes).concentration for d in ("cpu", "cuda")]
     np.testing.assert_allclose(on[0], on[1], rtol=1e-3, atol=1e-3)
+
+
+def test_themes_in_several_aspects_give_the_same_numbers(tmp_path) -> None:
+    data = small_images()
+    tt.PTM(settings=TOLD_APART, device="cpu").fit(data, tasks=40, progress=False).save(tmp_path / "m")
+    episodes = data.episodes(ways=3, shots=6, n=20)
+    fine = [tt.PTM.load(tmp_path / "m", device=d).refit(data, aspects=5, progress=False) for d in ("cpu", "cuda")]
+    for of in (
+        lambda m: m.embed(episodes).concentration,
+        lambda m: list(m.held_out_bound(episodes).values()),
+        tt.PTM.theme_distances,
+    ):
+        np.testing.assert_allclose(*map(of, fine), rtol=1e-2, atol=1e-2)

@@ -13,7 +13,7 @@ import torch
 from scipy import stats
 
 import tasktheme as tt
-from oracles.small import SMALL, small_images, small_vectors
+from oracles.small import SMALL, TOLD_APART, small_images, small_vectors
 from tasktheme.device import find_device
 from tasktheme.errors import DataError, ModelFileError, NotFittedError, OutputError, SettingsError
 from tasktheme.evaluation import evaluate
@@ -31,7 +31,7 @@ def data() -> tt.Dataset:
 
 @pytest.fixture(scope="module")
 def model(data: tt.Dataset) -> tt.PTM:
-    return tt.PTM(settings=SMALL).fit(data, tasks=40, progress=False)
+    return tt.PTM(settings=TOLD_APART).fit(data, tasks=40, progress=False)
 
 
 def weights(model: tt.PTM) -> dict[str, torch.Tensor]:
@@ -67,8 +67,8 @@ def test_the_first_image_decoded_is_as_bright_as_the_data_where_networks_start_t
 
 
 def test_the_same_seed_gives_the_same_bits_and_another_seed_others(data: tt.Dataset, model: tt.PTM) -> None:
-    assert_same_weights(model, tt.PTM(settings=SMALL).fit(data, tasks=40, progress=False))
-    other = tt.PTM(settings=SMALL, seed=1).fit(data, tasks=40, progress=False)
+    assert_same_weights(model, tt.PTM(settings=TOLD_APART).fit(data, tasks=40, progress=False))
+    other = tt.PTM(settings=TOLD_APART, seed=1).fit(data, tasks=40, progress=False)
     assert not torch.equal(weights(other)["themes.mu"], weights(model)["themes.mu"])
     assert other.fingerprint != model.fingerprint
 
@@ -534,16 +534,16 @@ def test_a_model_of_aspects_is_saved_embeds_decodes_and_sums_up(model: tt.PTM, d
         assert summary[2 * aspect].typical or summary[2 * aspect + 1].typical
     found = evaluate(fine, data, ways=2, shots=3, n=20)
     assert found.bound is not None
-    assert found.bound["ln_p_x"] == pytest.approx(fine.held_out_bound(data.episodes(2, 3, 20, seed=1), seed=1)["ln_p_x"])
+    assert found.bound["ln_p_x"] == pytest.approx(model.held_out_bound(data.episodes(2, 3, 20, seed=1), seed=1)["ln_p_x"])
     assert 0.5 <= found.largest_share <= 1.0  # of two themes in each aspect
     again = fine.refit(data, themes=3, aspects=1, polish_tasks=6, polish_start="themes", progress=False)
     assert_same_weights(again, model.refit(data, themes=3, polish_tasks=6, progress=False))
 
 
 def test_a_training_with_aspects_is_one_without_and_a_refit(model: tt.PTM, data: tt.Dataset) -> None:
-    whole = tt.PTM(settings=SMALL, aspects=5).fit(data, tasks=40, progress=False)
+    whole = tt.PTM(settings=TOLD_APART, aspects=5).fit(data, tasks=40, progress=False)
     assert_same_weights(whole, model.refit(data, aspects=5, progress=False))
-    assert whole.settings == SMALL.changed({"aspects": 5})
+    assert whole.settings == TOLD_APART.changed({"aspects": 5})
     assert_same_weights(whole.fit(data, tasks=40, progress=False), model.refit(data, aspects=5, progress=False))
 
 
@@ -568,6 +568,8 @@ def test_aspects_that_cannot_be_say_so(model: tt.PTM, data: tt.Dataset) -> None:
         model.refit(data, aspects=2)
     with pytest.raises(SettingsError, match="of 5 dimensions cannot be dealt out to 2 aspects alike"):
         tt.PTM(settings=SMALL, aspects=2).fit(data, tasks=8, progress=False)
+    with pytest.raises(DataError, match="themes"):  # before the training
+        tt.PTM(settings=SMALL, aspects=5, themes=300, initialisation="random").fit(data, tasks=8, progress=False)
     with pytest.raises(SettingsError, match="'aspects' must be at least 1"):
         tt.Settings(aspects=0)
     few = np.random.default_rng(0).normal(size=(40, 4))

@@ -9,7 +9,7 @@ import pytest
 
 import tasktheme as tt
 from oracles.selection import make_gamma
-from oracles.small import SMALL, small_images
+from oracles.small import TOLD_APART, small_images
 from tasktheme.selection.build import POLICIES
 from tasktheme.selection_commands import PolicyName
 
@@ -26,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     images = small_images()
     np.savez(place / "data.npz", x=images.x, y=np.repeat(np.arange(8), 10), groups=np.repeat(np.arange(2), 40))
     split = tt.load_dataset(place / "data.npz", split=0.5)
-    tt.PTM(settings=SMALL, device="cpu").fit(split.train, 8, progress=False).save(place / "model")
+    tt.PTM(settings=TOLD_APART, device="cpu").fit(split.train, 8, progress=False).save(place / "model")
     learner = tt.MetaLearner("maml", device="cpu", ways=3, queries=4, filters=4, modules=2, batch_tasks=2, test_steps=1)
     learner.fit(split.train, 2, progress=False).save(place / "run")
     return place

@@ -56,7 +56,10 @@ def fit(
     themes: Annotated[
         Any,
         typer.Option(
-            parser=parse_themes, metavar="N|auto", help="Number of task-themes K, or auto to choose it.", show_default="8"
+            parser=parse_themes,
+            metavar="N|auto",
+            help="Number of task-themes K, of each aspect, or auto to choose it.",
+            show_default="8",
         ),
     ] = None,
     aspects: Annotated[int | None, typer.Option(help=_ASPECTS, show_default="1")] = None,

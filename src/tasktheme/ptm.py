@@ -129,7 +129,7 @@ class PTM:
                 "the identity encoder learns nothing from labels: set classification_weight = 0 or encoder = 'vector'"
             )
         _check_aspects(settings, settings.latent_dim if networks.decoder is not None else dataset.point_shape[0])
-        if settings.initialisation == "mixture":
+        if settings.initialisation == "mixture" or settings.aspects > 1:
             _check_enough(dataset, settings.themes)
         if networks.decoder is None:
             warn_of_units(dataset.x)

@@ -137,14 +137,14 @@ class Settings(CheckedSettings):
     """Part of the training tasks that trains encoder and decoder alone, with a standard normal prior."""
     unused_themes: Literal["revive", "keep"] = "revive"
     """A theme with less than a tenth of 1 / K of the data points: made half of the largest in training and dropped in the final
-    EM, or left alone."""
+    EM (not of several aspects, which have as many), or left alone."""
     polish_tasks: int = 2000
     """Tasks for the final EM sweeps with the encoder frozen."""
     polish_sweeps: int = 20
-    """Final EM sweeps; 0 leaves the themes as the online updates left them."""
+    """Final EM sweeps; 0 leaves the themes as the online updates left them, or, of several aspects, as they start."""
     polish_start: Literal["themes", "tasks"] = "themes"
-    """Where the final EM begins: with the themes of the online updates (in a refit, of clusters of data points), or anew with
-    clusters of tasks."""
+    """Where the final EM begins: with the themes of the online updates (in a refit, and of several aspects, of clusters of data
+    points), or anew with clusters of tasks."""
     covariance_prior: float = 3.0
     """In the final EM, the data points for each dimension that the covariance which all themes have in common counts as, in each
     theme's own; 0 is maximum likelihood."""

@@ -70,7 +70,9 @@ def test_distance_of_several_aspects_is_the_root_mean_square_of_theirs() -> None
     apart = ((squares[0] + squares[1]) / 2.0).sqrt().amin(dim=1)
     scores = policy.scores(pool, None, Now(recent=recent))
     torch.testing.assert_close(scores, standardised(PTMPolicy().scores(pool, None, Now())) + 2.0 * standardised(apart))
-    assert f"{float(apart[1]):.2f} from the nearest" in policy.reason(pool, None, Now(recent=recent), scores, 1)
+    said = policy.reason(pool, None, Now(recent=recent), scores, 1)
+    assert said.startswith(f"entropy {float(PTMPolicy().scores(pool, None, Now())[1]):.2f} nats")
+    assert f"{float(apart[1]):.2f} from the nearest" in said
 
 
 def test_arms_side_by_side_are_the_arms() -> None:

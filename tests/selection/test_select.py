@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,24 @@ def test_tasks_of_different_sizes_compare_by_content() -> None:
     aimed = tt.select(alike, k=6, targets=mixed[:2])
     np.testing.assert_array_equal(aimed.indices, tt.select(alike, k=6, targets=alike[:2]).indices)
     assert aimed.size == 30
+
+
+def test_tasks_of_several_aspects_are_scored_by_all_of_them() -> None:
+    pool, targets = (dataclasses.replace(task_set(tasks, seed=tasks), aspects=2) for tasks in (30, 5))
+    np.testing.assert_allclose(tt.select(pool, k=4).scores, np.sort(pool.entropy())[::-1][:4])
+    np.testing.assert_allclose(tt.select(pool, k=4, targets=targets).scores, np.sort(-targets.kl(pool).mean(axis=0))[::-1][:4])
+    with pytest.raises(DataError, match="different models"):
+        tt.select(pool, targets=dataclasses.replace(targets, aspects=1))
+    drawn = Tasks(torch.arange(30), gamma=torch.tensor(pool.concentration), aspects=2)
+    np.testing.assert_array_equal(tt.select(drawn, k=4).indices, tt.select(pool, k=4).indices)
+    for other in (dataclasses.replace(drawn, aspects=1), dataclasses.replace(drawn, gamma=make_gamma(30, themes=6))):
+        with pytest.raises(DataError, match="different models and cannot be compared: draw all with one model"):
+            tt.select(drawn, targets=other)
+        with pytest.raises(DataError, match="different models"):
+            tt.select(drawn, "diverse", recent=other[:3])
+    for aspects in (0, 3):
+        with pytest.raises(DataError, match=f"4 themes cannot be those of {aspects} aspects"):
+            dataclasses.replace(drawn, aspects=aspects)
 
 
 def test_diverse_picks_are_spread_and_remember() -> None:

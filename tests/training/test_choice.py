@@ -17,7 +17,15 @@ from tasktheme.model.initialise import STARTS
 from tasktheme.model.objective import objective
 from tasktheme.nets.build import Networks
 from tasktheme.training import choice
-from tasktheme.training.choice import Choice, choose_themes, embedded_parts, held_out_bound, held_out_groups, smallest_good
+from tasktheme.training.choice import (
+    Choice,
+    HeldOutTasks,
+    choose_themes,
+    embedded_parts,
+    held_out_bound,
+    held_out_groups,
+    smallest_good,
+)
 from tasktheme.training.embedding import PlacedTasks, TaskPoints, embed_tasks
 from tasktheme.training.loop import Trainer
 
@@ -54,6 +62,26 @@ def test_aspects_have_the_number_that_is_planted_in_each() -> None:
     assert model.themes.mu.shape == (8, 3)
     again = model.refit(tasks, themes="auto", progress=False)
     assert (again.settings.aspects, again.choice) == (2, model.choice)
+    started = model.refit(tasks, themes="auto", polish_start="tasks", progress=False)
+    assert started.themes.mu.shape == (8, 3)
+
+
+def test_the_bound_of_aspects_is_the_sum_of_theirs() -> None:
+    data, settings = small_vectors(), SMALL.changed({"aspects": 2, "ways": (2, 2)})
+    fitted, held_out = embedded_parts(settings, Networks(settings, (6,), CPU).encoder, data, data.tensor, (3, 3))
+    whole = choose_themes(settings, fitted, held_out, ladder=(2, 4)).curve
+    parts = [
+        choose_themes(
+            settings.changed({"aspects": 1}),
+            fitted.aspect(aspect, 2),
+            HeldOutTasks(held_out.halves.aspect(aspect, 2), held_out.group),
+            ladder=(2, 4),
+        ).curve
+        for aspect in range(2)
+    ]
+    for row, *own in zip(whole, *parts, strict=True):
+        assert row["bound"] == pytest.approx(sum(part["bound"] for part in own), rel=1e-5)
+    assert abs(parts[0][0]["bound"] - parts[1][0]["bound"]) > 0.01  # unlike each other
 
 
 def test_only_the_themes_that_are_kept_start_from_many_clusterings(monkeypatch: pytest.MonkeyPatch) -> None:

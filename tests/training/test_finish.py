@@ -91,10 +91,15 @@ def test_each_aspect_is_a_final_em_of_its_own(start: str) -> None:
             torch.testing.assert_close(found.tensors()[name].chunk(2)[aspect], tensor, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("trained", [True, False])
 @pytest.mark.parametrize("off", ["polish_sweeps", "polish_tasks"])
-def test_without_a_final_em_aspects_keep_the_themes_that_they_start_with(off: str) -> None:
+def test_without_a_final_em_aspects_keep_the_themes_that_they_start_with(off: str, trained: bool) -> None:
     value = small_trainer(**{"aspects": 2, "polish_sweeps": 3, "polish_tasks": 8, "polish_start": "tasks", off: 0})
-    value.refit_themes(progress=False)
+    if trained:
+        value.run(progress=False)
+        assert value.themes.aspects == 2
+    else:
+        value.refit_themes(progress=False)
     found, embedded = value.themes, value.embedded_tasks(8 if off == "polish_sweeps" else value.first_tasks)
     value.start_themes(embedded.aspect(1, 2))
     torch.testing.assert_close(found.mu[3:], value.themes.mu)
@@ -103,13 +108,16 @@ def test_without_a_final_em_aspects_keep_the_themes_that_they_start_with(off: st
 def test_aspects_are_interrupted_checked_and_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Interrupted, match="interrupted in aspect 1 of 2"):
         finish(of_aspects(), lambda: True, None, progress=False)
+    value, asked = of_aspects(), iter([*[False] * 5, True])  # after the last of six sweeps there is nothing to give up
+    finish(value, lambda: next(asked), None, progress=False)
+    assert value.finished
 
     def lost(settings: Settings, themes: Themes, data: TaskPoints, sweeps: int) -> Iterator[Themes]:
         n = torch.tensor(share)
         yield Themes.build(themes.alpha, Moments(n, themes.mu, sign * themes.moments.Sigma), floor=0.0)
 
     monkeypatch.setattr(finishing, "polish", lost)
-    share, sign = [0.001, 0.499, 0.5], 1.0
+    share, sign = [0.02, 0.48, 0.5], 1.0  # less than a tenth of a third, more than a tenth of a sixth
     with pytest.warns(TrainingWarning, match="2 of 6 themes are unused"):
         of_aspects().refit_themes(progress=False)
     share = [0.01, 0.01, 0.98]

@@ -35,14 +35,17 @@ def test_full_covariances_of_very_many_features_are_told(covariance: str, encode
     assert [("1,001 features" in str(one.message), one.category) for one in told] == [(True, TrainingWarning)] * wanted
 
 
-@pytest.mark.parametrize(("dim", "covariance", "told"), [(10, "full", True), (9, "full", False), (10, "diagonal", False)])
-def test_a_choice_of_themes_by_few_data_points_is_told(dim: int, covariance: str, told: bool) -> None:
+@pytest.mark.parametrize(
+    ("dim", "aspects", "covariance", "told"),
+    [(10, 1, "full", True), (9, 1, "full", False), (10, 1, "diagonal", False), (20, 2, "full", True), (18, 2, "full", False)],
+)
+def test_a_choice_of_themes_by_few_data_points_is_told(dim: int, aspects: int, covariance: str, told: bool) -> None:
     tasks = list(np.random.default_rng(0).normal(size=(8, 9, dim)))  # 54 data points are fitted to, and 18 scored
     model = tt.PTM(settings=SMALL.changed({"encoder": "identity", "covariance": covariance}), device="cpu")
     model.fit(tasks, tasks=4, progress=False)
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
-        model.refit(tasks, themes="auto", progress=False)
+        model.refit(tasks, themes="auto", aspects=aspects, progress=False)
     said = [str(one.message) for one in found if "the number of themes is chosen by" in str(one.message)]
     assert [line.split(",")[0] for line in said] == ["the number of themes is chosen by 54 data points"] * told
     assert all("fewer than the 55 numbers" in line for line in said)

@@ -46,11 +46,11 @@ def lda_distances(model: PTM, train: Dataset, tasks: Episodes, *, seed: int, pro
     Themes, covariances and tasks are as in ``model``; aspects where they divide the components.
     """
     found = components(train, LDA_COMPONENTS, seed=seed)
-    settings = Settings().changed({name: getattr(model.settings, name) for name in _SAME} | _SHORT)
-    points = project(found, train)
-    plain = PTM(settings=settings, device=str(model.device)).fit(points, tasks=_LDA_TASKS, progress=progress)
-    if (aspects := model.themes.aspects) > 1 and found.n_components_ % aspects == 0:
-        plain = plain.refit(points, aspects=aspects, progress=progress)
+    same = {name: getattr(model.settings, name) for name in _SAME}
+    if found.n_components_ % model.themes.aspects == 0:
+        same["aspects"] = model.themes.aspects
+    plain = PTM(settings=Settings().changed(same | _SHORT), device=str(model.device))
+    plain.fit(project(found, train), tasks=_LDA_TASKS, progress=progress)
     embedded = plain.embed(dataclasses.replace(tasks, dataset=project(found, tasks.dataset)), progress=progress)
     return embedded.kl(embedded)
 

@@ -41,6 +41,10 @@ class Tasks:
     gamma: Float[Tensor, "*A T K"] | None = None
     aspects: int = 1
 
+    def __post_init__(self) -> None:
+        if self.gamma is not None and (self.aspects < 1 or self.gamma.shape[-1] % self.aspects):
+            raise DataError(f"{self.gamma.shape[-1]} themes cannot be those of {self.aspects} aspects")
+
     def __len__(self) -> int:
         return self.numbers.shape[-1]
 
@@ -108,7 +112,8 @@ class Now:
 class Policy(ABC):
     """A rule for which task of a pool to learn next: a subclass with a name and scores.
 
-    ``describe`` sees each task once, with all that ``needs`` names; ``scores`` reads what it kept, ``pool.kept``. In a pool that
+    ``describe`` sees each task once, with all that ``needs`` names; ``scores`` reads what it kept, ``pool.kept``, or where that
+    is gamma, which may be of a model of several aspects, the Dirichlet parameters of each, ``pool.by_aspect()``. In a pool that
     lives on (the lifelong experiment) nothing else is at hand: ``pool.tasks`` has the numbers of the tasks and, for a policy
     that sees the learner, the images of those that it asks for by their rows.
 

@@ -202,7 +202,10 @@ def _as_tasks(given: list[TaskSet | Tasks | None]) -> tuple[list[Tasks | None], 
     if any(isinstance(part, Tasks) for part in given):
         if any(isinstance(part, TaskSet) for part in given):
             raise DataError("pool, targets and recent must all be task sets, or all tasks with images")
-        return [part if isinstance(part, Tasks) else None for part in given], None
+        tasks = [part if isinstance(part, Tasks) else None for part in given]
+        if len({(part.gamma.shape[-1], part.aspects) for part in tasks if part is not None and part.gamma is not None}) > 1:
+            raise DataError("the tasks come from different models and cannot be compared: draw all with one model")
+        return tasks, None
     sets = [part for part in given if isinstance(part, TaskSet)]
     sizes = np.concatenate([part.sizes for part in sets])
     size = None if not len(sizes) or sizes.min() == sizes.max() else int(sizes.min())

@@ -87,13 +87,13 @@ def earth_mover(gamma: Floats, other: Floats, ground: npt.ArrayLike, *, aspects:
     ``ground`` (K, K) is the cost of moving all of a task from one theme to another. Nothing moves between aspects; of several
     the root mean square of their distances.
     """
-    cost, themes = np.asarray(ground, dtype=np.float64), gamma.shape[1]
-    if cost.shape == (themes, themes):
-        cost = np.stack([np.split(rows, aspects, axis=1)[aspect] for aspect, rows in enumerate(np.split(cost, aspects))])
-    if cost.ndim != 3 or not (np.isfinite(cost).all() and (cost >= 0.0).all()):
+    cost, themes, each = np.asarray(ground, dtype=np.float64), gamma.shape[1], np.arange(aspects)
+    square = cost.shape == (themes, themes)
+    own = cost.reshape(aspects, themes // aspects, aspects, -1)[each, :, each] if square else cost
+    if not square or not (np.isfinite(own).all() and (own >= 0.0).all()):
         raise DataError(f"the ground cost must be ({themes}, {themes}) numbers of at least 0, a row for each theme")
     first, second = (np.swapaxes(parts(mean_mixture(tasks, aspects=aspects), aspects), 0, 1) for tasks in (gamma, other))
-    work = [_least_work(*of_aspect, same=gamma is other) for of_aspect in zip(first, second, cost, strict=True)]
+    work = [_least_work(*of_aspect, same=gamma is other) for of_aspect in zip(first, second, own, strict=True)]
     return _with_zeros(np.sqrt(np.mean(np.square(work), axis=0)), gamma, other)
 
 

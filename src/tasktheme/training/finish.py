@@ -40,6 +40,8 @@ def finish(
             started = started and trainer.choice is not None
             trainer.choice = trainer.choice or _choice(trainer, stopping, progress=progress)
             trainer.settings = replace(settings, themes=trainer.choice.themes)
+            if settings.aspects > 1 and checkpoint is not None:  # a single aspect's first sweep keeps it
+                checkpoint()
         if settings.aspects > 1:
             trainer.themes = _themes_of_aspects(trainer, embedded, stopping, progress=progress)
         else:
@@ -68,7 +70,7 @@ def _themes_of_aspects(trainer: Trainer, embedded: TaskPoints, stopping: Callabl
     settings = trainer.settings
     sweeps = settings.polish_sweeps if settings.polish_tasks > 0 else 0
     found = []
-    with progress_bar("final EM", settings.aspects * sweeps, show=progress) as advance:
+    with progress_bar("final EM", settings.aspects * sweeps, show=progress and sweeps > 0) as advance:
         for aspect in range(settings.aspects):
             part, place = embedded.aspect(aspect, settings.aspects), f"aspect {aspect + 1} of {settings.aspects}"
             try:
@@ -78,11 +80,12 @@ def _themes_of_aspects(trainer: Trainer, embedded: TaskPoints, stopping: Callabl
                     themes = trainer.first_themes(part)
             except DataError as error:
                 raise DataError(f"{place}: {error}; take fewer themes, or fewer aspects") from error
-            for swept in polish(settings, themes, part, sweeps):
+            for sweep, swept in enumerate(polish(settings, themes, part, sweeps), start=1):
                 _check(swept)
                 themes = swept
                 advance(1, place)
-                if distributed.anywhere(stopping())[0]:
+                last = sweep == sweeps and aspect + 1 == settings.aspects
+                if not last and distributed.anywhere(stopping())[0]:
                     raise Interrupted(f"the final EM was interrupted in {place}")
             found.append(themes)
     return Themes.together(found)

@@ -155,4 +155,4 @@ class UndrawnTasks(Tasks):
     def __getitem__(self, rows: Int64[Tensor, " t"] | slice) -> Tasks:
         """Some of the tasks, drawn."""
         numbers = self.numbers[rows]
-        return Tasks(numbers, *self.world.draw(numbers))
+        return Tasks(numbers, *self.world.draw(numbers), aspects=self.aspects)
