@@ -368,9 +368,9 @@ def test_fit_says_what_is_next_as_it_can_be_run(run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("classes", "groups", "images", "expected"),
     [
-        (8, 1, False, "evaluate {} --shots 8"),  # two held out
-        (24, 8, False, "evaluate {} --ways 3 --shots 8"),  # two groups
-        (2, 1, False, "explore {} --ways 1 --shots 8 --out atlas.html"),  # one class
+        (8, 1, False, "evaluate {} --shots 4"),  # two held out
+        (24, 8, False, "evaluate {} --ways 3 --shots 4"),  # two groups
+        (2, 1, False, "explore {} --ways 1 --shots 4 --out atlas.html"),  # one class
         (2, 1, True, "explore {} --out atlas.html"),  # each folder is a task
     ],
 )

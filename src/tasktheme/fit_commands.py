@@ -202,6 +202,8 @@ def _next(named: str, source: Source, test: Dataset | None) -> tuple[str, str]:
         drawn, measure = " --unlabelled", None
     else:
         fewest, smallest = int(test.counts.min()), int(np.bincount(test.class_group).min())
+        if len(test.group_names) == 1 or smallest <= WAYS:  # no choice of classes: tasks of all their points would be one task
+            fewest = max(1, fewest // 2)
         shots = f" --shots {fewest}" if fewest < SHOTS else ""
         ways = f" --ways {smallest}" if smallest < WAYS else ""
         drawn = "" if source.is_folder else ways + shots  # each folder is a task

@@ -44,6 +44,20 @@ class Fitted:
         """Names the model by its weights."""
         return fingerprint(self.tensors())
 
+    def decode_themes(self) -> Tensor | None:
+        """(K, *point shape) the decoded mean of each theme; None without a decoder."""
+        if self.networks.decoder is None:
+            return None
+        mu = self.themes.centres.unsqueeze(1)  # each theme as a task of one point: norms see it alone
+        with torch.no_grad():
+            return self.networks.decoder.mean(mu, torch.ones_like(mu[..., 0], dtype=torch.bool))[:, 0]
+
+    @cached_property
+    def brightness(self) -> float | None:
+        """Mean value of what the themes decode to, by their shares; None without a decoder."""
+        decoded, share = self.decode_themes(), self.themes.share
+        return None if decoded is None else float(decoded.flatten(1).mean(dim=1) @ share / share.sum())
+
 
 def expected_tensors(settings: Settings, point_shape: tuple[int, ...]) -> dict[str, Tensor]:
     """Tensors without content of the shapes that a saved model has: nothing is allocated, whatever its settings claim."""

@@ -19,8 +19,7 @@ def are_negatives(dataset: Dataset, model: PTM) -> bool:
     """Whether the images are mostly white where those that the model decodes are mostly black, or the other way round."""
     if dataset.x.dtype != np.uint8 or len(model.point_shape) != 3:
         return False
-    decoded = model.decode_themes()
-    assert decoded is not None  # images have a decoder
-    known = float(np.average(decoded.mean(axis=(1, 2, 3)), weights=model.themes.share.cpu().numpy()))
+    known = model.brightness
+    assert known is not None  # images have a decoder
     found = float(dataset.x[:: -(-len(dataset) // _LOOKED_AT)].mean()) / 255.0
     return min(known, found) < _DARK and max(known, found) > _LIGHT

@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor
 
 from tasktheme import distributed
@@ -168,6 +167,7 @@ class PTM:
         settings = self.settings.changed({"choose_themes": False, **changes})
         _check_enough(dataset, settings.themes)
         _check_aspects(settings, self.themes.dimensions)
+        self._warn_of(None, dataset)
         trainer = Trainer(settings, networks, dataset, 1, self.device)
         trainer.refit_themes(progress=progress)
         model = PTM(settings=trainer.settings, device=str(self.device))
@@ -184,11 +184,11 @@ class PTM:
 
         ``tasks`` are episodes, unlabelled tasks, or simply arrays of data points, in a list or by name, of any sizes from one up.
         ``points`` are those of the episodes' data set where they are embedded already. Warns where all tasks are alike to the
-        model, which then says nothing about them.
+        model, which then says nothing about them, and of images that are negatives of what it knows.
         """
         source = as_tasks(tasks)
         found = self._embed(source, progress=progress, points=points)
-        self._warn_if_alike(found, source)
+        self._warn_of(found, source)
         return found
 
     def _embed(self, source: Dataset | Episodes, *, progress: bool = False, points: SharedPoints | None) -> TaskSet:
@@ -205,7 +205,7 @@ class PTM:
             for number, part in enumerate(tasks.parts(_TASKS_IN_PART)):
                 found = self._embed(part, points=points)
                 if number == 0:
-                    self._warn_if_alike(found, part)
+                    self._warn_of(found, part)
                 yield found
                 advance(len(part), "")
 
@@ -263,6 +263,11 @@ class PTM:
         """Names this model by its weights; task sets carry it."""
         return self._require_fitted().fingerprint
 
+    @property
+    def brightness(self) -> float | None:
+        """Mean brightness of the images that the themes decode to, from 0 for black to 1 for white; None without a decoder."""
+        return self._require_fitted().brightness
+
     def theme_distances(self) -> npt.NDArray[np.float64]:
         """(K, K) 2-Wasserstein distances between the themes' Gaussians: the ground cost of ``TaskSet.earth_mover``.
 
@@ -273,13 +278,8 @@ class PTM:
 
     def decode_themes(self) -> npt.NDArray[np.float32] | None:
         """The decoded mean of each theme, (K, *point shape); None where there is no decoder."""
-        networks = self._require_fitted().networks
-        if networks.decoder is None:
-            return None
-        mu = self.themes.centres.unsqueeze(1)  # each theme as a task of one point: norms see it alone
-        with torch.no_grad():
-            decoded = networks.decoder.mean(mu, torch.ones_like(mu[..., 0], dtype=torch.bool))
-        return _numpy(decoded[:, 0])
+        decoded = self._require_fitted().decode_themes()
+        return None if decoded is None else _numpy(decoded)
 
     def summary(self, data: Dataset, *, typical: int = 8) -> list[ThemeSummary]:
         """What each theme is about, by the data points of ``data``; the largest share first.
@@ -332,12 +332,13 @@ class PTM:
             raise NotFittedError("this model is not fitted yet: call fit first, or load a saved model")
         return self._fitted
 
-    def _warn_if_alike(self, tasks: TaskSet, source: Dataset | Episodes) -> None:
-        if (line := all_alike(tasks)) is None:
-            return
+    def _warn_of(self, tasks: TaskSet | None, source: Dataset | Episodes) -> None:
+        alike = None if tasks is None else all_alike(tasks)
+        lines = [] if alike is None else [alike]
         if are_negatives(source.dataset if isinstance(source, Episodes) else source, self):
-            line += "; the images are negatives of those that it knows: invert them (.inverted(), or --invert)"
-        warnings.warn(line, TrainingWarning, stacklevel=3)
+            lines.append("the images are negatives of those that the model knows: invert them (.inverted(), or --invert)")
+        if lines:
+            warnings.warn("; ".join(lines), TrainingWarning, stacklevel=3)
 
     def _encode_task(self, x: npt.ArrayLike) -> EmbeddedTasks:
         networks = self._require_fitted().networks

@@ -124,3 +124,9 @@ def test_classes_are_the_groups_where_there_is_one_group(model: tt.PTM) -> None:
     np.testing.assert_array_equal(as_groups.x, small_images(1).x)
     with pytest.raises(DataError, match="at least two groups"):
         tt.evaluate(model, across, ways=2, shots=5, n=8)
+
+
+def test_tasks_that_have_no_choice_of_data_points_are_told(model: tt.PTM) -> None:
+    across = small_images(1).select_groups(["group 0"])  # four classes of ten images
+    with pytest.warns(UserWarning, match="26 of 30 tasks have the very data points of others.*fewer shots"):
+        assert tt.evaluate(model, across, shots=10, n=30).nearest_same_group == 1.0

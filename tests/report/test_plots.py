@@ -185,12 +185,14 @@ def test_simplex_of_several_aspects_is_of_the_one_where_three_themes_hold_the_mo
     texts = _texts(plots.simplex(tasks))
     assert {text for text in texts if text.startswith("theme")} == {"theme 7", "theme 6", "theme 5"}
     held = 100.0 * np.mean([12.0 / 13.0, 10.0 / 11.0])
-    assert any(f"hold {held:.0f} % of the mixture on average, of aspect 1" in text for text in texts)
+    assert any(f"hold {held:.0f} % of aspect 1 on average" in text for text in texts)
     plots.simplex(tasks, themes=[0, 1, 3])
     one = dataclasses.replace(tasks, aspects=1)
     assert not any("aspect" in text for text in _texts(plots.simplex(one)))
     three = tt.TaskSet(gamma[:, :6], np.full(2, 9), np.ones(2, dtype=np.bool_), aspects=2)
-    assert not any("which hold" in text for text in _texts(plots.simplex(three)))  # all of the aspect
+    texts = _texts(plots.simplex(three))
+    assert not any("which hold" in text for text in texts)
+    assert any(text.endswith("the three themes of aspect 0") for text in texts)
     with pytest.raises(DataError, match=r"three themes of one aspect, 4 in a row, got \[0, 1, 4\]"):
         plots.simplex(tasks, themes=[0, 1, 4])
     with pytest.raises(DataError, match="needs three themes of an aspect, but these tasks have 2"):

@@ -40,3 +40,11 @@ def test_embed_warns_of_tasks_that_are_all_alike_and_of_negatives() -> None:
         model.embed(list(255 - light))
     with pytest.warns(TrainingWarning, match="all 2 tasks are alike.* another kind$"):
         model.embed([light[0], light[0]])
+    wide = tt.PTM.load("omniglot-wide", device="cpu")  # which tells them apart all the same
+    with pytest.warns(TrainingWarning, match="^the images are negatives"):
+        wide.embed(list(255 - light))
+    with pytest.warns(TrainingWarning, match="^the images are negatives"):
+        next(wide.embed_stream(tt.load_tasks(list(255 - light)).classes_as_groups().stream(ways=1, shots=2, n=3)))
+    with pytest.warns(TrainingWarning, match="^the images are negatives"):
+        wide.refit(tt.load_tasks(list(255 - light)), themes=1, polish_sweeps=1, progress=False)
+    assert wide.embed(list(light)).converged.all()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -33,6 +34,7 @@ RIVALS = {  # names of the rivals in JSON, and in words, by what they see
     },
 }
 _TASKS = 200  # drawn where nobody says how many
+_REPEATED = 0.5  # of the tasks may have the data points of others before that is told
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,6 +144,7 @@ def evaluate_tasks(
     tasks = model.embed(episodes, progress=progress) if embedded is None else embedded
     group = np.asarray(tasks.columns["group"])
     check_groups(group)
+    _warn_of_repeated(episodes)
     points, mask = torch.from_numpy(model.point_embeddings(episodes, progress=progress)), episodes.batch.mask
     distances = {"kl": tasks.kl(tasks), "mean_embedding": mean_distance(points, mask).numpy()}
     if rivals:
@@ -183,6 +186,17 @@ def _rivals(
     yield "pca_mmd", mmd_distance(plain, mask).numpy()
     if train is not None:
         yield "pca_lda", raw.lda_distances(model, train, episodes, seed=seed, progress=progress)
+
+
+def _warn_of_repeated(episodes: Episodes) -> None:
+    points = episodes.batch.rows.masked_fill(~episodes.batch.mask, -1).numpy()
+    repeated = len(points) - len(np.unique(np.sort(points, axis=1), axis=0))
+    if repeated > _REPEATED * len(points):
+        warnings.warn(
+            f"{repeated} of {len(points)} tasks have the very data points of others, which any distance finds: "
+            "the measures say little; take fewer shots or fewer tasks",
+            stacklevel=3,
+        )
 
 
 def _correlation(entropy: Floats, accuracy: Floats, seed: int) -> dict[str, Any]:

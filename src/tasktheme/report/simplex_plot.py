@@ -76,11 +76,12 @@ def simplex(tasks: TaskSet, *, themes: Sequence[int] | None = None, group: str =
     note = [chosen.noun() if len(gamma) > 1 else task_names(chosen.tasks, chosen.rows)[0]]
     if len(gamma) > 1:
         note.append("regions hold 50 % and 90 % of the probability")
+    whole = "the mixture" if tasks.aspects == 1 else f"aspect {three[0] // each}"
     if each > 3:
         held = 100 * float(mixture[:, three].sum(axis=1).mean())
-        note.append(f"shares among the three, which hold {held:.0f} % of the mixture" + (" on average" if len(gamma) > 1 else ""))
-    if tasks.aspects > 1:
-        note[-1] += f", of aspect {three[0] // each}"
+        note.append(f"shares among the three, which hold {held:.0f} % of {whole}" + (" on average" if len(gamma) > 1 else ""))
+    elif tasks.aspects > 1:
+        note.append(f"the three themes of {whole}")
     axes.set_title(";\n".join(["; ".join(note[:2]), *note[2:]]), loc="left", fontsize=SMALL, color=FAINT)
     return figure
 
