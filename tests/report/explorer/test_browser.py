@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
+from itertools import combinations
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from matplotlib.colors import to_hex
 
 import tasktheme as tt
 from tasktheme.report.explorer import write_explorer
 
 EVIL = '</script><img src=x onerror="window.hurt=1"><svg onload=window.hurt=1>'
+LEADERS = np.repeat(np.arange(100, 115), np.arange(1, 16))  # of the tasks of ``wide``
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +34,33 @@ def atlas(tmp_path_factory: pytest.TempPathFactory, model: tt.PTM, drawings: tt.
     )
 
 
+@pytest.fixture(scope="module")
+def fine(model: tt.PTM, drawings: tt.Dataset) -> tt.PTM:
+    """Four aspects of two themes."""
+    return model.refit(drawings, themes=2, aspects=4, polish_tasks=6, progress=False)
+
+
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page of 130 themes in 2 aspects; of its 120 tasks 1, 2, ..., 15 have theme 100, 101, ..., 114 as the strongest."""
+    gamma = 1.0 + np.random.default_rng(5).uniform(0.0, 0.2, (120, 130))
+    gamma[np.arange(120), LEADERS] += 400.0
+    gamma[:, 3] += 100.0  # much of all tasks, and the strongest theme of none
+    ones = np.ones(120, dtype=np.int64)
+    tasks = tt.TaskSet(gamma, ones, ones == 1, {"group": ["one", "two"] * 60}, "made up", aspects=2)
+    share = torch.from_numpy(tasks.mean_mixture()[0])
+    like = SimpleNamespace(fingerprint="made up", themes=SimpleNamespace(share=share), decode_themes=lambda: None)
+    return write_explorer(tmp_path_factory.mktemp("wide") / "wide.html", model=like, tasks=tasks)  # type: ignore[arg-type]
+
+
 def numbers(text: str) -> list[float]:
     return [float(word.replace(",", "")) for word in re.findall(r"-?\d[\d,]*\.?\d*", text.replace("\N{MINUS SIGN}", "-"))]
+
+
+def colours(page: Any, where: str) -> list[str]:
+    """Of the swatches in some part of the page."""
+    found = page.locator(f"{where} .swatch").evaluate_all("all => all.map((one) => one.style.background)")
+    return [to_hex(np.array(numbers(colour)) / 255) for colour in found]
 
 
 def ring(page: Any) -> tuple[float, float]:
@@ -213,6 +243,7 @@ def test_themes_have_a_gallery_and_colour_the_map(visit, atlas: Path, model: tt.
     assert cards.first.locator("h3 a").inner_text() == f"Theme {largest}"
     assert f"{100 * share[largest]:.0f} % of the training data" in cards.first.inner_text()
     assert page.locator(".tile.mean").count() == 3
+    assert "its mean, decoded; beside it are the images most typical of it. Choose" in page.locator("#panel").inner_text()
     cards.first.locator("h3 a").click()
     arrive(page, f"#theme-{largest}")
     assert page.locator("#colour option:checked").inner_text() == f"Share of theme {largest}"
@@ -220,6 +251,80 @@ def test_themes_have_a_gallery_and_colour_the_map(visit, atlas: Path, model: tt.
     assert page.locator("#panel .theme.chosen .list a").first.get_attribute("href") == f"#task-{most}"
     page.locator("#colour").select_option("entropy")
     assert page.locator("#legend").inner_text().split("\n") == ["more certain", "less certain"]
+
+
+def test_themes_that_lead_most_tasks_have_colours_of_their_own_and_the_others_are_one_grey(visit, wide: Path) -> None:
+    page = visit(wide)
+    page.locator("#colour").select_option("theme")
+    legend = dict(zip(page.locator("#legend button").all_inner_texts(), colours(page, "#legend"), strict=True))
+    assert list(legend) == [*(f"theme {k}" for k in range(114, 105, -1)), "other themes"]
+    assert len(set(legend.values())) == 10
+    grey = legend["other themes"]
+    page.get_by_text("Show 20 more").click()
+    assert colours(page, "#results") == [legend.get(f"theme {k}", grey) for k in LEADERS]
+    page.get_by_role("button", name="other themes").click()
+    assert page.locator("#results li").count() == (LEADERS < 106).sum()
+    assert page.locator(".filters option:checked").nth(1).inner_text() == "other themes"
+    page.get_by_role("button", name="theme 110").click()
+    assert page.locator("#results li").count() == 11
+
+
+def test_the_dots_of_lists_follow_the_colours_of_the_map(visit, wide: Path) -> None:
+    page = visit(wide)
+    scale = page.evaluate("JSON.parse(document.getElementById('payload').textContent).palette.light.scale")
+    page.locator(".filters select").last.select_option("uncertain")
+    assert len(set(colours(page, "#results"))) == 2  # groups
+    page.locator("#colour").select_option("entropy")
+    assert colours(page, "#results") == [scale[round((119 - place) / 119 * 63)] for place in range(100)]
+    page.goto(f"{wide.as_uri()}#task-119")
+    page.locator("#panel .list").first.wait_for()
+    page.locator("#colour").select_option("distance")
+    assert colours(page, "#panel")[:8] == [scale[round((119 - place) / 119 * 63)] for place in range(1, 9)]
+
+
+def test_themes_of_several_aspects_say_which(visit, wide: Path, atlas: Path) -> None:
+    note = "Shares add up to 100 % in each of 2 aspects."
+    for width in (1300, 340):
+        page = visit(wide, "#task-119", width=width)
+        names = page.locator(".mixture .name")
+        assert names.first.inner_text() == "theme 114\naspect 1"
+        assert note in page.locator("#panel").inner_text()
+        page.locator("summary").click()
+        assert max(names.locator("a").evaluate_all("all => all.map((one) => one.getClientRects().length)")) == 1
+        assert all(names.evaluate_all("all => all.map((one) => one.scrollWidth <= one.clientWidth)"))
+        assert page.evaluate("document.scrollingElement.scrollWidth") <= width
+    page.goto(f"{wide.as_uri()}#themes")
+    page.locator("#panel .theme").first.wait_for()
+    share = np.array(page.evaluate("JSON.parse(document.getElementById('payload').textContent).share"))
+    order = [*np.argsort(-share[:65], kind="stable"), *(65 + np.argsort(-share[65:], kind="stable"))]
+    assert page.locator("#panel .theme h3").all_inner_texts() == [f"Theme {k} aspect {k // 65}" for k in order]
+    page = visit(atlas, "#task-7")
+    assert page.locator(".aspect").count() == 0
+    assert "100 % in each" not in page.locator("#panel").inner_text()
+
+
+def test_a_few_tasks_have_their_names_on_the_map_where_there_is_room(visit, atlas: Path, wide: Path) -> None:
+    page = visit(atlas)
+    page.wait_for_selector("#marks text")
+    names = page.locator("#marks text").all_text_contents()
+    assert len(names) == len(set(names)) > 6
+    assert set(names) <= {f"nr-{i}" for i in range(12)}
+    boxes = [text.bounding_box() for text in page.locator("#marks text").all()]
+    for a, b in combinations(boxes, 2):
+        apart = abs(a["x"] - b["x"]) >= min(a["width"], b["width"]) or abs(a["y"] - b["y"]) >= a["height"]
+        assert apart, (a, b)
+    under = (
+        "box => { const c = document.getElementById('dots'); const { x, y } = c.getBoundingClientRect();"
+        "const d = c.getContext('2d').getImageData(box.x - x, box.y - y, box.width, box.height).data;"
+        "return new Set(new Uint32Array(d.buffer)).size }"
+    )
+    assert [page.evaluate(under, box) for box in boxes] == [1] * len(boxes)  # paper alone
+    page.locator("#search").fill("nr-3")
+    page.wait_for_timeout(200)
+    assert page.locator("#marks text").all_text_contents() == ["nr-3"]
+    page = visit(wide)
+    page.wait_for_selector("#marks text")
+    assert set(page.locator("#marks text").all_text_contents()) <= {"one", "two"}
 
 
 def test_light_and_dark(visit, atlas: Path) -> None:
@@ -303,9 +408,8 @@ def test_tasks_brought_to_one_size_are_compared_so_and_say_so(visit, tmp_path: P
 
 
 def test_tasks_of_several_aspects_have_the_distances_of_the_library(
-    visit, tmp_path: Path, model: tt.PTM, drawings: tt.Dataset
+    visit, tmp_path: Path, fine: tt.PTM, drawings: tt.Dataset
 ) -> None:
-    fine = model.refit(drawings, themes=2, aspects=4, polish_tasks=6, progress=False)
     tasks = fine.embed([drawings.x[first : first + count] for first, count in ((0, 9), (9, 40), (49, 5), (20, 12), (30, 25))])
     page = visit(write_explorer(tmp_path / "a.html", model=fine, tasks=tasks), "#compare-1-4")
     page.locator("#panel .way").first.wait_for()
@@ -317,3 +421,6 @@ def test_tasks_of_several_aspects_have_the_distances_of_the_library(
     np.testing.assert_allclose(shown, mixture[:, mixture.max(axis=0).argmax()], atol=0.51)
     page.goto(f"{(tmp_path / 'a.html').as_uri()}#about")
     page.locator("#panel", has_text="they fall into 4 aspects, 2 themes each").wait_for()
+    page.goto(f"{(tmp_path / 'a.html').as_uri()}#themes")
+    words = "its mean, decoded. There are 2 of each of 4 aspects, and their shares add up to 100 % in each. Choose"
+    page.locator("#panel", has_text=words).wait_for()

@@ -8,9 +8,15 @@ const groupColour = (g) => (g < 0 ? palette().groups[0] : palette().groups[g % p
 const scaleColour = (t) => palette().scale[Math.round(Math.min(1, Math.max(0, t)) * (palette().scale.length - 1))];
 const ramp = () => `linear-gradient(to right, ${palette().scale.join(",")})`;
 
-const themeOrder = d3.sort(d3.range(K), (k) => -meanShare[k]);
-const themeRank = Int32Array.from(d3.range(K), (k) => themeOrder.indexOf(k)); // the largest have the first colours
-const themeColour = (k) => groupColour(themeRank[k]);
+// Themes that lead the most tasks have a colour of their own; where there are too few the last, a grey, is that of all others.
+const tasksLedBy = d3.rollup(strongest, (own) => own.length, (k) => k);
+const leading = d3.sort(tasksLedBy.keys(), (k) => -tasksLedBy.get(k), (k) => -meanShare[k]);
+const OTHER = -1; // stands for the themes in grey
+const distinct = palette().groups.length;
+const themesShown = leading.length > distinct ? [...leading.slice(0, distinct - 1), OTHER] : leading;
+const shownAs = (k) => (themesShown.includes(k) ? k : OTHER);
+const themeColour = (k) => groupColour(themesShown.indexOf(shownAs(k)));
+const themeName = (k) => (k === OTHER ? "other themes" : `theme ${k}`);
 
 const colourings = {
   group: { name: "Group", colour: (i) => groupColour(groupOf[i]) },

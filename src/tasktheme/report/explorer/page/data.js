@@ -23,7 +23,8 @@ const groupOf = unpack(page.group, Int32Array); // -1 without groups
 
 const rows = d3.range(T);
 const totals = Float64Array.from(d3.range(T * A), (part) => d3.sum(concentration.subarray(part * each, (part + 1) * each))); // (T, A)
-const total = (i, k) => totals[i * A + Math.floor(k / each)];
+const aspectOf = (k) => Math.floor(k / each);
+const total = (i, k) => totals[i * A + aspectOf(k)];
 const share = (i, k) => concentration[i * K + k] / total(i, k); // among the themes of its aspect
 const strongest = Int32Array.from(rows, (i) => d3.maxIndex(d3.range(K), (k) => share(i, k)));
 const entropyOrder = Float64Array.from(entropy).sort();

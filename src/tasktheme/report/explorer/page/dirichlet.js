@@ -28,7 +28,7 @@ function expectedLog() {
     expected = new Float64Array(T * K);
     const ofTotal = totals.map(digamma);
     for (let i = 0; i < T; i++) {
-      for (let k = 0; k < K; k++) expected[i * K + k] = digamma(concentration[i * K + k]) - ofTotal[i * A + Math.floor(k / each)];
+      for (let k = 0; k < K; k++) expected[i * K + k] = digamma(concentration[i * K + k]) - ofTotal[i * A + aspectOf(k)];
     }
   }
   return expected;

@@ -5,7 +5,7 @@ function search() {
   const words = state.query.toLowerCase().split(/\s+/).filter(Boolean);
   for (let i = 0; i < T; i++) {
     state.found[i] = (state.group === null || groupOf[i] === state.group)
-      && (state.filterTheme === null || strongest[i] === state.filterTheme)
+      && [null, strongest[i], shownAs(strongest[i])].includes(state.filterTheme)
       && words.every((word) => haystack[i].includes(word));
   }
   const orders = { number: (i) => i, certain: (i) => entropy[i], uncertain: (i) => -entropy[i] };
@@ -29,12 +29,12 @@ function findView() {
   const number = (text) => (text === "" ? null : Number(text));
   const filters = el("div", { class: "filters" },
     hasGroups && page.groups.length <= 10 * MOST_GROUPS ? choice("Group", String(state.group ?? ""), [["", "all"], ...page.groups.map((name, g) => [String(g), name])], (v) => again({ group: number(v) })) : null,
-    choice("Strongest theme", String(state.filterTheme ?? ""), [["", "all"], ...d3.range(K).map((k) => [String(k), `theme ${k}`])], (v) => again({ filterTheme: number(v) })),
+    choice("Strongest theme", String(state.filterTheme ?? ""), [["", "all"], ...d3.range(K).concat(themesShown.filter((k) => k === OTHER)).map((k) => [String(k), themeName(k)])], (v) => again({ filterTheme: number(v) })),
     choice("Order", state.sort, [["number", "number"], ["uncertain", "least certain first"], ["certain", "most certain first"]], (v) => again({ sort: v })));
   const list = el("ol", { class: "list", id: "results" });
   const more = el("button", { type: "button", on: { click: () => extend() } });
-  const colour = colourOfTask();
   const extend = () => {
+    const colour = colourOfTask(); // another one by now, perhaps
     const from = list.children.length;
     list.append(...state.list.slice(from, from + AT_ONCE).map((i) => taskItem(i, colour, tenth(entropy[i]), null, pickHref(i))));
     const left = state.list.length - list.children.length;

@@ -78,8 +78,7 @@ function drawLegend() {
     legend.replaceChildren(...page.groups.slice(0, MOST_GROUPS).map((name, g) => entry(groupColour(g), name, state.group === g, filter("group", g))),
       left > 0 ? el("span", { class: "faint" }, `and ${count(left, "more group")}: search for them`) : "");
   } else if (state.colour === "theme") {
-    const used = themeOrder.filter((k) => strongest.includes(k));
-    legend.replaceChildren(...used.map((k) => entry(themeColour(k), `theme ${k}`, state.filterTheme === k, filter("filterTheme", k))));
+    legend.replaceChildren(...themesShown.map((k) => entry(themeColour(k), themeName(k), state.filterTheme === k, filter("filterTheme", k))));
   } else if (state.colour === "distance" && state.task === null) {
     legend.replaceChildren(el("span", { class: "faint" }, "Choose a task first."));
   } else {

@@ -6,6 +6,7 @@ const tip = document.getElementById("tip");
 const lines = marks.append("g");
 const names = marks.append("g");
 const rings = marks.append("g");
+const MOST_NAMED = 40; // more tasks than this are not named on the map
 const REACH = 14; // pixels within which a dot is hit
 const map = { transform: d3.zoomIdentity, x: new Float64Array(T), y: new Float64Array(T), colours: new Uint32Array(T), order: rows, hits: null, frame: 0 };
 
@@ -39,6 +40,7 @@ function recolour() {
     map.colours[i] = state.found[i] ? cache.get(name) : pale;
   }
   map.order = Int32Array.from(d3.sort(rows, (i) => state.found[i]));
+  for (const dot of document.querySelectorAll("#panel [data-task]")) dot.style.background = colour(Number(dot.dataset.task));
   findable();
   drawMap();
 }
@@ -82,7 +84,7 @@ function drawMarks() {
   rings.selectAll("circle").data(ringed).join("circle").attr("class", (d) => `ring ${d.kind}`)
     .attr("r", (d) => radius() + (d.kind === "near" ? 1.5 : 4)).attr("cx", (d) => at(d.i)[0]).attr("cy", (d) => at(d.i)[1]);
   const letters = state.other !== null ? chosen.map((i, n) => ({ text: "AB"[n], x: at(i)[0], y: at(i)[1] - radius() - 9 })) : [];
-  drawNames([...letters, ...groupNames()]);
+  drawNames([...letters, ...(T <= MOST_NAMED && page.columns.name ? taskNames() : groupNames())]);
 }
 
 const middles = d3.groups(page.groups.length > MOST_GROUPS ? [] : rows, (i) => groupOf[i]).map(([g, own]) => { // largest first
@@ -96,12 +98,29 @@ function groupNames() {
   return middles.map(({ g, i }) => ({ text: shorter(page.groups[g], 26), fill: d3.interpolateRgb(groupColour(g), css("--ink"))(0.45), x: at(i)[0], y: at(i)[1] - radius() - 6 }));
 }
 
-function drawNames(wanted) { // a name that would cover an earlier one is left out
+// At each task's right, left, above and below, where no dot and no edge of the map is in the way.
+function taskNames() {
+  const dots = rows.map(at);
+  const r = radius();
+  const clear = ({ text, x, y }) => x > halfWidth(text) && x + halfWidth(text) < canvas.clientWidth
+    && dots.every(([dx, dy]) => Math.abs(dx - x) > halfWidth(text) + r + 4 || Math.abs(dy - y + 4) > 9 + r);
+  return rows.filter((i) => state.found[i]).flatMap((i) => {
+    const text = shorter(taskName(i), 26);
+    const aside = halfWidth(text) + r + 6; // rings have room
+    return [[aside, 4], [-aside, 4], [0, -r - 8], [0, r + 16]].map(([x, y]) => ({ of: i, text, x: dots[i][0] + x, y: dots[i][1] + y })).filter(clear);
+  });
+}
+
+const ruler = document.createElement("canvas").getContext("2d");
+ruler.font = `600 12px ${getComputedStyle(document.body).fontFamily}`; // as page.css has it
+const halfWidth = (text) => ruler.measureText(text).width / 2 + 2;
+
+function drawNames(wanted) { // a name that would cover an earlier one, or has a place already, is left out
   const taken = [];
-  const free = wanted.filter(({ text, x, y }) => {
-    const [w, h] = [3.6 * text.length + 4, 9];
-    const clear = taken.every((t) => Math.abs(t.x - x) > t.w + w || Math.abs(t.y - y) > t.h + h);
-    if (clear) taken.push({ x, y, w, h });
+  const free = wanted.filter(({ of, text, x, y }) => {
+    const [w, h] = [halfWidth(text), 9];
+    const clear = taken.every((t) => (of === undefined || t.of !== of) && (Math.abs(t.x - x) > t.w + w || Math.abs(t.y - y) > t.h + h));
+    if (clear) taken.push({ of, x, y, w, h });
     return clear;
   });
   names.selectAll("text").data(free).join("text").text((d) => d.text).style("fill", (d) => d.fill ?? null).attr("x", (d) => d.x).attr("y", (d) => d.y);

@@ -7,7 +7,7 @@ function themeCard(k, chosen) {
   const images = el("div", { class: "tiles" }, hasMeans ? meanTile(k, "mean") : null, typical.map((number) => tile(number)));
   const note = tiles?.typical && !typical.length ? el("p", { class: "small faint" }, "The most probable theme of no image here.") : null;
   return el("section", { class: chosen ? "theme chosen" : "theme", id: `card-${k}` },
-    el("div", { class: "row spread" }, el("h3", {}, el("a", { href: `#theme-${k}` }, `Theme ${k}`)),
+    el("div", { class: "row spread" }, el("h3", {}, el("a", { href: `#theme-${k}` }, `Theme ${k}`), " ", aspectNote(k)),
       el("span", { class: "small faint number" }, `${percent(page.share[k])} of the training data · ${percent(meanShare[k])} of these tasks`)),
     hasMeans || typical.length ? images : null, note,
     chosen ? [el("h3", {}, "Tasks with most of it"), el("ol", { class: "list" }, tasksOf(k))] : null);
@@ -19,12 +19,13 @@ function tasksOf(k) {
 }
 
 function themesView(k) {
-  const order = d3.sort(d3.range(K), (theme) => -page.share[theme]);
+  const order = d3.sort(d3.range(K), aspectOf, (theme) => -page.share[theme]);
   return [
     heading(count(K, "theme")),
     el("p", { class: "lead small faint" }, "A theme is a kind of data point that tasks share, found without labels. ",
-      hasMeans ? "The framed image is its mean, decoded; " : "", tiles?.typical ? "beside it are the images most typical of it. " : "",
-      A > 1 ? `There are ${each} of each of ${A} aspects: 0 to ${each - 1} are of the first, and so on. ` : "",
+      hasMeans ? `The framed image is its mean, decoded${tiles.typical ? "; beside it are the images most typical of it" : ""}. ` : "",
+      !hasMeans && tiles?.typical ? "Its images are those most typical of it. " : "",
+      A > 1 ? `There are ${each} of each of ${A} aspects, and their shares add up to 100 % in each. ` : "",
       "Choose one to colour the map by its share."),
     hasMeans || tiles?.typical ? null : empty("This page has no images: the data are vectors, or were not given when it was made."),
     order.map((theme) => themeCard(theme, theme === k)),
