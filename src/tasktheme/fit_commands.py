@@ -46,7 +46,7 @@ from tasktheme.source import Source
 if TYPE_CHECKING:
     from tasktheme.data.dataset import Dataset
 
-_ASPECTS = "Parts of the embedding, each with K themes of its own: tasks are told apart better."
+_ASPECTS = "Parts of the embedding, each with K themes of its own: mostly tells tasks apart better."
 
 
 def fit(
