@@ -289,7 +289,7 @@ def experiment(
 
 def of_parts(error: DataError, split: DataSplit) -> DataError:
     """The same about too few classes for a task: they are those of a part, and a setting or what is held out can change."""
-    asked = re.search(r" has \d+ classes, but tasks ask for (\d+) ways$", str(error))
+    asked = re.search(r" has \d+ class(?:es)?, but tasks ask for (\d+) ways$", str(error))
     if asked is None:
         return error
     train, test = len(split.train.class_names), len(split.test.class_names)
