@@ -459,6 +459,25 @@ def test_fit_says_how_to_train_on_few_images_or_classes(run, tmp_path: Path) -> 
     assert (code, "--set 'ways=[2,5]'" in err) == (2, True)
 
 
+def test_fit_says_how_to_train_on_a_single_class(run, tmp_path: Path) -> None:
+    np.savez(tmp_path / "two.npz", x=np.random.default_rng(0).normal(size=(40, 3)), y=np.repeat(np.arange(2), 20))
+    code, _, err = run("fit", tmp_path / "two.npz", "--out", tmp_path / "m")
+    assert code == 2
+    assert "group 'two' of 'two' has 1 class, but tasks ask for 5 ways; ask for tasks of one class, --set ways=1, or" in err
+    words = ["--tasks", 5, "--themes", 2, "--set", "ways=1", "-q"]
+    assert run("fit", tmp_path / "two.npz", "--out", tmp_path / "m", *words)[0] == 0
+
+
+@pytest.mark.filterwarnings("always:1 folder holds no image")
+def test_a_folder_without_an_image_is_named_and_the_work_goes_on(run, model: Path, tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / "letters" / name).mkdir(parents=True)
+    Image.new("L", (8, 8), 200).save(tmp_path / "letters/a/1.png")
+    code, out, err = run("embed", model, tmp_path / "letters", "--no-invert", "-q")
+    assert (code, pd.read_csv(io.StringIO(out))["name"].tolist()) == (0, ["a"])
+    assert err == f"tasktheme: 1 folder holds no image and is no task of {str(tmp_path / 'letters')!r}: 'b'\n"
+
+
 def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
     gamma = np.random.default_rng(0).gamma(2.0, size=(300, 3)) + 0.1
     tt.TaskSet(gamma, np.ones(300, dtype=np.int64), np.ones(300, dtype=np.bool_)).save(tmp_path / "t.parquet")
@@ -535,6 +554,16 @@ def test_nearest_through_a_pipe_is_a_line_for_each_neighbour(run, tasks: Path, t
     np.testing.assert_array_equal(np.load(tmp_path / "n.npz")["neighbour"], frame["neighbour"])
 
 
+def test_nearest_of_few_tasks_takes_all_there_are(run, tasks: Path, tmp_path: Path) -> None:
+    few = tmp_path / "few.parquet"
+    tt.TaskSet.load(tasks)[:3].save(few)
+    for known, ranks in ((few, [1, 2]), (tasks, [1, 2, 3, 4, 5])):
+        code, out, err = run("nearest", known, few)
+        assert code == 0, err
+        assert pd.read_csv(io.StringIO(out))["rank"].tolist() == ranks * 3
+    assert run("nearest", few, few, "-k", 5)[0] == 2
+
+
 def test_novelty_tells_the_most_unlike_first_and_writes_all(run, tasks: Path, tmp_path: Path) -> None:
     loaded = tt.TaskSet.load(tasks)
     known = tmp_path / "known.parquet"
@@ -549,10 +578,16 @@ def test_novelty_tells_the_most_unlike_first_and_writes_all(run, tasks: Path, tm
     np.testing.assert_array_equal(frame["nearest"], found.indices)
 
 
-def test_summary_is_an_overview_or_a_row_for_each_task(run, tasks: Path) -> None:
+def test_summary_is_an_overview_or_a_row_for_each_task(run, tasks: Path, tmp_path: Path) -> None:
     code, out, _ = run("summary", tasks, terminal=True)
     assert code == 0
-    assert "12, of 12 to 12 data points" in out
+    assert "12, of 12 data points" in out
+    loaded = tt.TaskSet.load(tasks)
+    mixed, single = tmp_path / "mixed.parquet", tmp_path / "single.parquet"
+    tt.TaskSet.concatenate([loaded.resized(1), loaded]).save(mixed)
+    loaded.resized(1).save(single)
+    assert "24, of 1 to 12 data points" in run("summary", mixed, terminal=True)[1]
+    assert "12, of 1 data point \n" in re.sub(" +\n", " \n", run("summary", single, terminal=True)[1])
     frame = pd.read_csv(io.StringIO(run("summary", tasks, "--top", 2)[1]))
     loaded = tt.TaskSet.load(tasks)
     np.testing.assert_allclose(frame["entropy"], loaded.entropy())
@@ -756,7 +791,8 @@ assert not hasattr(tt, "absent")
         ("evaluate {model} glyphs --out {tmp}/m.csv", "m.csv': the ending must be .json"),
         ("nearest {tasks} {tasks} --out {tasks}", "exists already"),
         ("nearest {tasks} {tasks} --out {tmp}/n.npy", ".parquet, .csv, .npz"),
-        ("nearest {tasks} {tasks} --direction up", "up"),
+        ("nearest {tasks} {tasks} --direction up", "'--direction': 'up' is not one of"),
+        ("fit glyphs --out {tmp}/m --set themes=aut", """must be a whole number of at most 2^32, or "auto", got 'aut'"""),
         ("novelty {tmp}/absent.csv {tasks}", "no task file"),
         ("summary {tmp}/absent.npz", "no task file"),
         ("summary {model} glyphs --top 2 --resized 5", "--top and --resized: this goes with tasks"),
@@ -781,7 +817,10 @@ assert not hasattr(tt, "absent")
         ("explore {model} glyphs --data glyphs --out {tmp}/a.html", "leave it out"),
         ("explore {model} absent --out {tmp}/a.html", "absent"),
         ("embed {model} glyphs --ways 500", "but tasks ask for 500 ways; ask for fewer ways\n"),
-        ("experiment distance-matrix glyphs --model {model} --groups 99 --out {tmp}", "99 were asked for: --groups "),
+        ("experiment distance-matrix glyphs --model {model} --groups 99 --out {tmp}/dm", "99 were asked for: --groups "),
+        ("experiment distance-matrix nothing --model {model} --out {tmp}/new/dm", "nothing"),
+        ("experiment entropy-accuracy glyphs --learner {tmp}/absent --model {model} --out {tmp}/ea", "absent"),
+        ("embed {model} nothing --out {tmp}/new/t.parquet", "nothing"),
         ("frobnicate", "frobnicate"),
     ],
 )

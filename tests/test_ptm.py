@@ -108,6 +108,16 @@ def test_a_stream_gives_what_embedding_at_once_gives(
     assert [file.name for file in tmp_path.iterdir()] == ["tasks.parquet"]
 
 
+def test_what_is_no_stream_is_told_at_once(model: tt.PTM, data: tt.Dataset) -> None:
+    for given, said in (
+        (data.episodes(ways=2, shots=2, n=3), r"got Episodes: what is in memory is for embed"),
+        ([data.x[:3]], r"got list: what is in memory is for embed"),
+        (iter([data.x[:3]]), r"dataset\.stream\(\.\.\.\) gives, got list_iterator: draw one"),
+    ):
+        with pytest.raises(DataError, match=said):
+            model.embed_stream(given)  # type: ignore[arg-type]
+
+
 def test_a_stream_that_ends_early_leaves_no_file(model: tt.PTM, data: tt.Dataset, tmp_path: Path) -> None:
     def broken() -> Iterator[tt.TaskSet]:
         yield model.embed(data.episodes(ways=2, shots=2, n=3))

@@ -163,14 +163,19 @@ def test_listed_tasks_run(surroundings: dict[str, Any]) -> None:
 def test_which_task_next_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     fit, draw = tt.MetaLearner.fit, tt.draw_tasks
     monkeypatch.setattr(tt.MetaLearner, "fit", lambda self, data, tasks: fit(self, data, tasks // 1000, progress=False))
-    monkeypatch.setattr(tt, "draw_tasks", lambda data, learner, n: draw(data, learner, n // 20))
+    monkeypatch.setattr(tt, "draw_tasks", lambda data, learner, n, model: draw(data, learner, n // 20, model=model))
     generator = np.random.default_rng(0)
     x, y = generator.integers(0, 256, (160, 1, 16, 16), dtype=np.uint8), np.arange(160) // 16
     tasks = tt.TaskSet(1.1 + generator.gamma(1.0, 5.0, size=(100, 3)), np.full(100, 20), np.ones(100, dtype=np.bool_))
-    names = {"tt": tt, "data": tt.load_dataset((x, y), split=0.1), "tasks": tasks}
+    data = tt.load_dataset((x, y), split=0.1)
+    settings = {"filters": (2, 2), "latent_dim": 3, "themes": 2, "polish_tasks": 4, "t_shots": 2, "v_shots": 2}
+    model = tt.PTM(device="cpu", **settings).fit(data.train, 20, progress=False)
+    names = {"tt": tt, "data": data, "model": model, "tasks": tasks}
     found = [run(line, names) for line in BLOCKS[3].splitlines() if line.startswith("tt.") or exec(line, names)]
     assert [len(selection) for selection in found] == [10, 10, 10, 10]
     assert len({tuple(selection.indices) for selection in found}) == 4
+    for policy in re.findall('"([^"]*)"', BLOCKS[3].partition("also")[2]):  # what the last line names besides
+        assert len(tt.select(names["images"], policy, k=10, learner=names["learner"])) == 10
     *own, last = BLOCKS[4].strip().splitlines()
     exec("\n".join(own), names)
     share = (tasks.concentration.max(axis=1) / tasks.concentration.sum(axis=1))[:80]

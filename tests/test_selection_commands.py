@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import io
 from pathlib import Path
 
@@ -96,6 +97,36 @@ def test_picks_are_tasks_for_the_next_selection(run, folder: Path, tmp_path: Pat
     assert run("select", first, "-k", 2, "--out", second, "--overwrite")[0] == 0
 
 
+def test_one_pick_at_a_time_takes_all_files_of_picks(run, folder: Path, tmp_path: Path) -> None:
+    pool = tt.TaskSet.load(folder / "pool.parquet")
+    earlier: list[object] = []
+    for number in range(4):
+        out = tmp_path / f"picks{number}.parquet"
+        code, _, err = run("select", folder / "pool.parquet", "--policy", "diverse", "-k", 1, *earlier, "--out", out)
+        assert code == 0, err
+        earlier += ["--recent", out]
+    picked = [tt.TaskSet.load(tmp_path / f"picks{number}.parquet").columns["task"][0] for number in range(4)]
+    assert picked == tt.select(pool, "diverse", 4).indices.tolist()
+
+
+def test_earlier_picks_are_known_by_what_all_their_files_tell(run, folder: Path, tmp_path: Path) -> None:
+    pool = tt.TaskSet.load(folder / "pool.parquet")
+    pool[[3]].save(tmp_path / "named.parquet")
+    dataclasses.replace(pool[[5]], columns={}).save(tmp_path / "plain.parquet")
+    files = [word for name in ("named", "plain") for word in ("--recent", tmp_path / f"{name}.parquet")]
+    frame = pd.read_csv(io.StringIO(run("select", folder / "pool.parquet", "--policy", "diverse", "-k", 28, *files)[1]))
+    assert set(range(30)) - set(frame["task"]) == {3, 5}
+
+
+def test_earlier_picks_of_different_models_are_named(run, folder: Path, tmp_path: Path) -> None:
+    pool, other = folder / "pool.parquet", tmp_path / "other.parquet"
+    dataclasses.replace(tt.TaskSet.load(pool), fingerprint="another").save(other)
+    code, _, err = run("select", pool, "--policy", "diverse", "--recent", pool, "--recent", other)
+    assert code == 2
+    assert err.startswith(f"tasktheme: --recent {pool} and {other}: the two task sets come from different models")
+    assert err.count("\n") == 1
+
+
 @pytest.mark.parametrize("policy", ["worst-case", "task2vec", "predicted"])
 @pytest.mark.parametrize("aims", [[], ["--targets", "{data}", "--target-number", 2]])
 def test_policies_that_look_at_images_draw_them_from_data(run, folder: Path, policy: str, aims: list[object]) -> None:
@@ -136,8 +167,9 @@ def test_policies_take_models_of_several_aspects(run, folder: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("{pool} --policy worst-case", "'worst-case' needs of each task labelled images"),
-        ("{pool} --policy task2vec", "needs a probe network"),
+        ("{pool} --policy worst-case", "a file of tasks, has none: give DATA in its place, with --learner RUN\n"),
+        ("{pool} --policy task2vec --learner {run}", "give DATA in its place, with --learner RUN\n"),
+        ("{pool} --policy predicted", "give DATA in its place, with --learner RUN and --model MODEL\n"),
         ("{pool} --learner {run}", "--learner: this goes with DATA"),
         ("{pool} -n 5 --part test --held-out 0.5", "-n and --part and --held-out: this goes with DATA"),
         ("{pool} --targets {pool} --target-number 3 --data-dir .", "--target-number and --data-dir: this goes with DATA"),

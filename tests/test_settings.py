@@ -28,6 +28,7 @@ from tasktheme.settings import CheckedSettings
         ({"filters": ()}, "'filters' must be at least one layer"),
         ({"seed": 2**32}, "'seed' must be below 2^32"),
         ({"themes": 2.5}, "'themes' must be a whole number"),
+        ({"themes": "aut"}, """'themes' must be a whole number of at most 2^32, or "auto", got 'aut'"""),
         ({"themes": True}, "'themes' must be a whole number"),
         ({"bound_weight": float("nan")}, "'bound_weight' must be a finite number"),
         ({"learn_concentration": 1}, "'learn_concentration' must be true or false"),

@@ -25,6 +25,7 @@ from tasktheme.options import (
     Quiet,
     Seed,
     leave,
+    made_folders,
     print_table,
     refuse_existing,
     remark,
@@ -148,7 +149,8 @@ def main() -> None:
 
 def _run() -> NoReturn:
     try:
-        code = app(standalone_mode=False)
+        with made_folders():
+            code = app(standalone_mode=False)
     except BrokenPipeError:  # the reader of our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left must not fail when Python ends
         sys.exit(0)
@@ -166,7 +168,8 @@ def _run() -> NoReturn:
         if callable(explain):
             if not explain():  # a command with nothing after it has shown its help
                 sys.exit(2)
-            leave(f"{explain()} (tasktheme --help shows what there is)", 2)
+            line = explain().replace(": Value error, ", ": ")  # a validator's words
+            leave(f"{line} (tasktheme --help shows what there is)", 2)
         if _state["debug"]:
             raise
         if isinstance(error, OSError) and error.filename is not None:  # a path that cannot be asked for: too long, no access

@@ -214,4 +214,7 @@ def _next(named: str, source: Source, test: Dataset | None) -> tuple[str, str]:
 def _of_settings(error: DataError) -> DataError:
     """The same about too few images or classes for the default tasks: here their size is a setting."""
     smaller = str(error).replace("ask for fewer shots", "ask for fewer, such as --set t_shots=3 --set v_shots=3")
-    return DataError(smaller.replace("ask for fewer ways, or mix groups", "ask for fewer, such as --set 'ways=[2,5]'"))
+    fewer = "ask for fewer, such as --set 'ways=[2,5]'"
+    if " has 1 class, " in smaller:
+        fewer = "ask for tasks of one class, --set ways=1, or keep more classes of it: add some, or hold out others (--held-out)"
+    return DataError(smaller.replace("ask for fewer ways, or mix groups", fewer))

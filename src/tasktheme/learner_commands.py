@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from tasktheme import distributed
-from tasktheme.errors import DataError, Interrupted, OutputError, SettingsError
+from tasktheme.errors import DataError, Interrupted, SettingsError
 from tasktheme.options import (
     INTERRUPTED,
     AllowDamaged,
@@ -241,10 +241,6 @@ def experiment(
     if accuracies is not None and (tasks is not None or learner is None):
         raise SettingsError("--accuracies names the tasks that were tested, and goes with --learner but not with --tasks")
     known = None if accuracies is None else Accuracies.load(accuracies)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"cannot make the folder {str(out)!r}: {error.strerror or error}") from error
     for path in (numbers, picture):
         refuse_existing(path, overwrite=overwrite)
     needs_model = name != ExperimentName.accuracy_histogram
@@ -289,7 +285,7 @@ def experiment(
 
 def of_parts(error: DataError, split: DataSplit) -> DataError:
     """The same about too few classes for a task: they are those of a part, and a setting or what is held out can change."""
-    asked = re.search(r" has \d+ classes, but tasks ask for (\d+) ways$", str(error))
+    asked = re.search(r" has \d+ class(?:es)?, but tasks ask for (\d+) ways$", str(error))
     if asked is None:
         return error
     train, test = len(split.train.class_names), len(split.test.class_names)

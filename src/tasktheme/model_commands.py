@@ -299,11 +299,10 @@ def distance_matrix(
     Example: `tasktheme experiment distance-matrix omniglot --model model`
     """
     from tasktheme.experiments.distance_matrix import distance_matrix as run_matrix
-    from tasktheme.files import make_folder, write_file
+    from tasktheme.files import write_file
     from tasktheme.ptm import PTM
     from tasktheme.report.distance_plots import distance_matrix as draw_matrix
 
-    make_folder(out)
     numbers, table, picture = (out / f"distance-matrix.{ending}" for ending in ("json", "parquet", "png"))
     for path in (numbers, table, picture):
         refuse_existing(path, overwrite=overwrite)

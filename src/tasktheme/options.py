@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -204,9 +204,26 @@ def remark(line: str) -> None:
         typer.echo(f"tasktheme: {line}", err=True)
 
 
+_made: list[Path] = []  # folders for outputs, inner ones first
+
+
+@contextmanager
+def made_folders() -> Iterator[None]:
+    """Folders that are made for outputs are removed where an error leaves them empty."""
+    _made.clear()
+    try:
+        yield
+    except BaseException:
+        for folder in _made:
+            with suppress(OSError):  # it is not empty
+                folder.rmdir()
+        raise
+
+
 def refuse_existing(path: Path, *, overwrite: bool) -> None:
     """OutputError where an output exists and may not be replaced; its folder is made where it is missing."""
     from tasktheme.files import check_free, make_folder
+    from tasktheme.untrusted import exists
 
     try:
         there = path.exists()
@@ -215,6 +232,7 @@ def refuse_existing(path: Path, *, overwrite: bool) -> None:
     check_free(path, overwrite=overwrite)
     if there and path.is_dir():
         raise OutputError(f"{str(path)!r} is a folder, and no file to write to")
+    _made.extend(folder for folder in path.absolute().parents if not exists(folder))
     make_folder(path.absolute().parent)
 
 

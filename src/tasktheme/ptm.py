@@ -15,7 +15,7 @@ from tasktheme import distributed
 from tasktheme.bundled import find_model
 from tasktheme.data.dataset import Dataset
 from tasktheme.data.episodes import Episodes, EpisodeStream, whole_tasks
-from tasktheme.data.given import TaskData, as_dataset, as_tasks, count_tasks
+from tasktheme.data.given import TaskData, as_dataset, as_tasks, check_stream, count_tasks
 from tasktheme.device import find_device
 from tasktheme.errors import DataError, ModelFileError, NotFittedError, SettingsError, TrainingWarning, out_of_memory
 from tasktheme.fitted import Fitted
@@ -200,7 +200,12 @@ class PTM:
         ``tasks`` are those of ``dataset.stream(...)``. Each data point is embedded once where that pays and its embedding
         does not depend on its task; those of the whole data set are then held.
         """
-        points = stream_points(self._require_fitted().networks, tasks, self.device, progress=progress)
+        networks = self._require_fitted().networks
+        check_stream(tasks)  # now, and not when the first part is asked for
+        return self._embed_parts(networks, tasks, progress)
+
+    def _embed_parts(self, networks: Networks, tasks: EpisodeStream, progress: bool) -> Iterator[TaskSet]:
+        points = stream_points(networks, tasks, self.device, progress=progress)
         with progress_bar("embedding", len(tasks), show=progress) as advance:
             for number, part in enumerate(tasks.parts(_TASKS_IN_PART)):
                 found = self._embed(part, points=points)

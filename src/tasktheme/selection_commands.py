@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -73,8 +74,11 @@ def select(
     part: Annotated[Part | None, typer.Option(help="Of DATA: which part.", show_default=Part.train.value)] = None,
     resized: Resized = None,
     recent: Annotated[
-        Path | None,
-        typer.Option(help="Tasks picked before, latest last, for diverse, which then leaves them out; --out writes such a file."),
+        list[Path] | None,
+        typer.Option(
+            help="Tasks picked before, latest last, for diverse, which then leaves them out; --out writes such a file of the new "
+            "picks alone, so give all of them: may be repeated."
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,
     step: Annotated[int, typer.Option(help="Picks made before; random then picks anew.", min=0)] = 0,
@@ -108,6 +112,10 @@ def select(
     if any(from_files) != all(from_files):
         raise DataError("POOL and --targets must both be files of tasks, or both DATA to draw tasks from")
     if all(from_files):
+        if "support" in (needs := POLICIES[policy.value].needs):
+            models = "--learner RUN" + (" and --model MODEL" if "gamma" in needs else "")
+            why = f"--policy {policy.value} looks at images, and {pool!r}, a file of tasks, has none"
+            raise DataError(f"{why}: give DATA in its place, with {models}")
         drawing = {"-n": number, "--target-number": target_number, "--part": part, "--held-out": held_out, "--data-dir": data_dir}
         refuse_given(
             {"--learner": learner, "--model": model, **drawing, "--invert/--no-invert": invert},
@@ -115,7 +123,7 @@ def select(
         )
         whole = load_file(Path(pool))
         own = whole if resized is None else whole.resized(resized)
-        aims, last = (_load(path, resized) for path in (targets, recent))
+        aims, last = _load(targets, resized), _load_all(recent, resized)
         warn_of_collapse(own)
         columns, size = own.columns, len(own)
         picks = min(_PICKS, max(1, int(not_picked(own, last).sum()))) if k is None else k
@@ -163,6 +171,23 @@ def _load(path: str | Path | None, resized: int | None) -> TaskSet | None:
         return None
     tasks = load_file(Path(path))
     return tasks if resized is None else tasks.resized(resized)
+
+
+def _load_all(paths: Sequence[Path] | None, resized: int | None) -> TaskSet | None:
+    """The tasks of all files, in order, with the columns that all of them have: a task of the pool is known by these."""
+    if not paths:
+        return None
+    from tasktheme.tasks.taskset import TaskSet
+
+    parts = [part for path in paths if (part := _load(path, resized)) is not None]
+    for path, part in zip(paths[1:], parts[1:], strict=True):
+        try:
+            parts[0].check_same_model(part)
+        except DataError as error:
+            raise DataError(f"--recent {paths[0]} and {path}: {error}") from error
+    joined = TaskSet.concatenate(parts)
+    shared = {name: values for name, values in joined.columns.items() if all(name in part.columns for part in parts)}
+    return replace(joined, columns=shared)
 
 
 def _load_models(pool: str, learner: Path | None, model: Path | None, device: str) -> tuple[MetaLearner, PTM | None]:

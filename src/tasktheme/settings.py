@@ -285,7 +285,8 @@ def _checked(name: str, value: Any, kind: Any) -> Any:
         return int(value)
     if kind is float and isinstance(value, Real) and not isinstance(value, bool) and _is_finite(value):
         return float(value)
-    raise SettingsError(f"setting {name!r} must be {_KIND_WORDS[kind]}, got {reprlib.repr(value)}")
+    wanted = _KIND_WORDS[kind] + (', or "auto"' if name == "themes" else "")
+    raise SettingsError(f"setting {name!r} must be {wanted}, got {reprlib.repr(value)}")
 
 
 def _is_whole(value: Any) -> bool:

@@ -109,7 +109,7 @@ def distances(
 def nearest(
     known: Known,
     query: Annotated[Path, typer.Argument(help="Tasks whose neighbours are wanted.", metavar="QUERY", show_default=False)],
-    k: Annotated[int, typer.Option("-k", help="Neighbours of each task.")] = 5,
+    k: Annotated[int | None, typer.Option("-k", help="Neighbours of each task.", show_default="5, or all")] = None,
     direction: Direction = DirectionName.forward,
     resized: Resized = None,
     out: TableOut = None,
@@ -131,11 +131,12 @@ def nearest(
     if distributed.done_here():
         return
     warn_of_sizes(asked, reference)
-    number, neighbour = np.repeat(np.arange(len(asked)), k), found.indices.reshape(-1)
+    each = found.indices.shape[1]
+    number, neighbour = np.repeat(np.arange(len(asked)), each), found.indices.reshape(-1)
     rows = {
         "task": number,
         **labels(asked.columns, number),
-        "rank": np.tile(np.arange(1, k + 1), len(asked)),
+        "rank": np.tile(np.arange(1, each + 1), len(asked)),
         "neighbour": neighbour,
         **labels(reference.columns, neighbour, prefix="neighbour_"),
         "distance": found.distances.reshape(-1),

@@ -158,6 +158,15 @@ def test_too_few_points_name_the_class() -> None:
         data.episodes(ways=2, shots=3)
 
 
+def test_one_is_not_many() -> None:
+    with pytest.raises(DataError, match="has 1 data point, but tasks ask for 2 of each"):
+        Dataset.from_arrays(np.zeros((2, 1)), [0, 1]).episodes(ways=2, shots=2)
+    one = Dataset.from_arrays(np.zeros((2, 1)), [0, 0])
+    for within_group in (True, False):
+        with pytest.raises(DataError, match="has 1 class, but tasks ask for 2 ways"):
+            one.episodes(ways=2, shots=1, within_group=within_group)
+
+
 def test_too_few_classes_name_the_group() -> None:
     with pytest.raises(
         DataError, match="group 'g2' of 'made' has 4 classes, but tasks ask for 5 ways; ask for fewer ways, or mix"

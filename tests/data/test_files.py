@@ -30,6 +30,15 @@ def test_names_are_sorted_and_only_images_count(tree: Tree, zipped: Zipped) -> N
         assert packed.read(name) == open_files(folder).read(name) == (folder / name).read_bytes()
 
 
+def test_folders_without_an_image_are_folders_too(tree: Tree, zipped: Zipped) -> None:
+    folder = tree(["a/late/1.png", ".hidden/1.png", "__MACOSX/b/1.png"])
+    (folder / "empty").mkdir()
+    (folder / "notes").mkdir()
+    (folder / "notes" / "readme.txt").write_text("not an image", encoding="utf-8")
+    assert open_files(folder).folders == {"a", "empty", "notes"}
+    assert open_files(zipped(folder)).folders == {"a", "a/late", "empty", "notes"}
+
+
 def test_a_folders_fingerprint_follows_its_files(tree: Tree) -> None:
     folder = tree(["a/1.png", "b/2.png"])
     first = open_files(folder).fingerprint

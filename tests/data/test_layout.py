@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tasktheme.data.layout import Entry, arrange_classes, arrange_tasks
+from tasktheme.data.layout import Entry, arrange_classes, arrange_tasks, empty_tasks
 from tasktheme.errors import DataError
 
 
@@ -81,3 +81,11 @@ def test_folders_around_all_tasks_of_a_zip(wrapper: str, alone: set[str]) -> Non
 def test_an_image_in_no_task_is_named() -> None:
     with pytest.raises(DataError, match=r"'stray\.png' belongs to no task"):
         arrange_tasks(["monday/1.png", "stray.png"])
+
+
+def test_folders_beside_the_tasks_that_hold_no_image() -> None:
+    names = ["monday/late/1.png", "tuesday/1.png"]
+    assert empty_tasks({"monday", "tuesday", "sunday", "friday/early"}, names) == ["friday", "sunday"]
+    wrapped = {f"week/{name}" for name in ("monday", "monday/late", "tuesday", "sunday")} | {"week", "notes"}
+    assert empty_tasks(wrapped, [f"week/{name}" for name in names], zipped="week") == ["sunday"]
+    assert empty_tasks({"monday", "tuesday"}, names) == []

@@ -168,6 +168,18 @@ def test_a_task_without_a_readable_image_is_named(tree: Tree) -> None:
         assert load_tasks(folder, allow_damaged=True, progress=False).class_names == ("ann",)
 
 
+@pytest.mark.parametrize("empty", [1, 12])
+def test_folders_without_an_image_are_named(tree: Tree, zipped: Callable[[Path], Path], empty: int) -> None:
+    folder = tree(["ann/1.png", "zoe/1.png"])
+    for number in range(empty):
+        (folder / f"bob{number:02}").mkdir()
+    said = r"^1 folder holds no image and is no task of .*: 'bob00'$" if empty == 1 else r"^12 folders .*'bob09' and 2 others$"
+    for source in (folder, zipped(folder)):
+        for _ in range(2):  # decoded, and from the cache
+            with pytest.warns(LeftOutWarning, match=said):
+                assert load_tasks(source, progress=False).class_names == ("ann", "zoe")
+
+
 @pytest.mark.parametrize("name", ["glyphs", "mini_imagenet"])
 def test_data_sets_with_classes_are_no_tasks(name: str) -> None:
     with pytest.raises(DataError, match=f"{name!r} has classes to draw tasks from: leave out --unlabelled"):

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from oracles.selection import make_gamma, make_tasks
-from tasktheme.errors import DataError
-from tasktheme.selection.base import Tasks
+from tasktheme.errors import DataError, SettingsError
+from tasktheme.selection.base import Now, Policy, Pool, Tasks
 from tasktheme.selection.ptm import PTMPolicy
 from tasktheme.selection.worst_case import WorstCase
 
@@ -29,3 +29,15 @@ def test_a_policy_says_what_it_misses() -> None:
         PTMPolicy().enter(Tasks(torch.arange(2)))
     with pytest.raises(DataError, match="'worst-case' needs of each task labelled images"):
         WorstCase().enter(Tasks(torch.arange(3), gamma=make_gamma(3)))
+
+
+@pytest.mark.parametrize("asked", [("gama",), ("support", "points"), "gamma"])
+def test_a_policy_that_needs_what_is_not_there_is_told(asked: tuple[str, ...]) -> None:
+    class Own(Policy):
+        name, needs = "own", asked
+
+        def scores(self, pool: Pool, targets: Pool | None, now: Now) -> torch.Tensor:
+            return torch.zeros(len(pool))
+
+    with pytest.raises(SettingsError, match=r"^needs of the policy 'own' must be .* some of 'support', 'query', 'gamma', got "):
+        Own().enter(make_tasks(2))

@@ -130,6 +130,14 @@ def test_tasks_of_different_models_do_not_mix() -> None:
             make().nearest(other)
 
 
+@pytest.mark.parametrize(("count", "k"), [(2, 1), (6, 5), (30, 5)])
+def test_nearest_takes_five_or_all_there_are(count: int, k: int) -> None:
+    tasks = make(count)
+    found = tasks.nearest(tasks)
+    assert found.indices.shape == (count, k)
+    np.testing.assert_array_equal(found.indices, tasks.nearest(tasks, k=k).indices)
+
+
 @pytest.mark.parametrize("method", ["kl", "symmetric_kl", "hellinger", "jensen_shannon", "nearest", "novelty"])
 @pytest.mark.parametrize("other", [np.ones((3, 4)), None])
 def test_other_things_than_task_sets_are_one_line(method: str, other: object) -> None:

@@ -195,7 +195,7 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
     regrouped = tt.Dataset.from_arrays(small_images().x, np.arange(80) // 10, np.arange(80) // 20, name="small")
     two_ways = SMALL.changed({"ways": (2, 2)})
     for other, said in (
-        (trainer(steps=13), "other number of tasks,"),
+        (trainer(steps=13), r"other number of tasks \(48 there, 52 here\),"),
         (trainer(settings=SMALL.changed({"themes": 4})), r"other settings \(themes 3 there, 4 here\),"),
         (trainer(data=shifted), "other data,"),
         (trainer(two_ways, regrouped), r"other settings \(ways \(3, 3\) there, \(2, 2\) here\), data,"),
@@ -210,6 +210,8 @@ def test_differences_name_settings_with_both_values() -> None:
     assert differences({"sha256": 1, "shape": [1]}, {"sha256": 2, "shape": [2]}) == "data"
     apart = {"settings": {"rate": 1}, "experiment": {"pool": 2}}, {"settings": {"rate": 3}, "experiment": {"pool": 4}}
     assert differences(*apart) == "settings (rate 1 there, 3 here, pool 2 there, 4 here)"
+    longer = [{"settings": {"batch_tasks": 5}, "steps": steps} for steps in (1000, 3000)]
+    assert differences(*longer) == "number of tasks (5,000 there, 15,000 here)"
     assert not differences(ours, ours)
 
 

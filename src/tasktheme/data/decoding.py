@@ -35,7 +35,8 @@ _AHEAD = 4  # pieces of work begun for each thread
 
 
 class LeftOutWarning(UserWarning):
-    """Images that could not be read were left out, as allowed; the message says how many, and names some."""
+    """Images that could not be read were left out, as allowed, or folders without an image are no tasks; the message says how
+    many, and names some."""
 
 
 @dataclass(frozen=True)
@@ -163,13 +164,25 @@ def _tell_damaged(damaged: Sequence[tuple[str, str]], lost: Sequence[str], path:
             f"image {name!r} of {str(path)!r} cannot be read ({reason}){others}; "
             "mend or remove them, or allow leaving them out (allow_damaged)"
         )
-    more = f" and {len(lost) - _MOST_NAMED:,} others" if len(lost) > _MOST_NAMED else ""
-    gone = f"; nothing is left of {', '.join(lost[:_MOST_NAMED])}{more}" if lost else ""
+    gone = f"; nothing is left of {_some(lost)}" if lost else ""
     warnings.warn(
         f"{len(damaged)} of the images of {str(path)!r} could not be read and were left out: {name!r} ({reason}){others}{gone}",
         LeftOutWarning,
         stacklevel=2,
     )
+
+
+def tell_empty(folders: Sequence[str], path: Path) -> None:
+    """A warning that folders hold no image, and so are no tasks."""
+    if folders:
+        what = "folder holds no image and is no task" if len(folders) == 1 else "folders hold no image and are no tasks"
+        named = _some([repr(folder) for folder in folders])
+        warnings.warn(f"{len(folders):,} {what} of {str(path)!r}: {named}", LeftOutWarning, stacklevel=3)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED:,} others" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
 
 
 def _datasets(x: npt.NDArray[np.generic], classes: Sequence[Sequence[Any]], *, name: str, unlabelled: bool) -> dict[str, Dataset]:

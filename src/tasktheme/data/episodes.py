@@ -296,8 +296,9 @@ def _check_points(dataset: Dataset, used: npt.NDArray[np.int64], *, shots: int) 
     poorest = int(used[dataset.counts[used].argmin()])
     if dataset.counts[poorest] < shots:
         raise DataError(
-            f"class {dataset.class_names[poorest]!r} of {dataset.name!r} has {dataset.counts[poorest]} data points, "
-            f"but tasks ask for {shots} of each class; ask for fewer shots"
+            f"class {dataset.class_names[poorest]!r} of {dataset.name!r} has "
+            f"{_counted(int(dataset.counts[poorest]), 'data point')}, but tasks ask for {shots} of each class; "
+            "ask for fewer shots"
         )
 
 
@@ -307,8 +308,13 @@ def _check_classes(dataset: Dataset, *, fewest: int, within_group: bool) -> None
         smallest = int(sizes.argmin())
         if sizes[smallest] < fewest:
             raise DataError(
-                f"group {dataset.group_names[smallest]!r} of {dataset.name!r} has {sizes[smallest]} classes, "
+                f"group {dataset.group_names[smallest]!r} of {dataset.name!r} has {_counted(int(sizes[smallest]), 'class')}, "
                 f"but tasks ask for {fewest} ways; ask for fewer ways, or mix groups"
             )
     elif len(dataset.class_names) < fewest:
-        raise DataError(f"{dataset.name!r} has {len(dataset.class_names)} classes, but tasks ask for {fewest} ways")
+        raise DataError(f"{dataset.name!r} has {_counted(len(dataset.class_names), 'class')}, but tasks ask for {fewest} ways")
+
+
+def _counted(count: int, noun: str) -> str:
+    """'1 class', '2 classes', '2 data points'."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}{'es' if noun.endswith('s') else 's'}"

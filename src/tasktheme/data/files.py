@@ -31,6 +31,11 @@ class ImageFiles(Protocol):
     path: Path
 
     @property
+    def folders(self) -> set[str]:
+        """Folders by name, those without an image too: in a zip all, of a folder those right below it."""
+        ...
+
+    @property
     def fingerprint(self) -> str:
         """Changes when the content does; quick to make."""
         ...
@@ -71,6 +76,11 @@ class FolderFiles:
         return [name for name, _ in self._found]
 
     @property
+    def folders(self) -> set[str]:
+        """Those right below, by name."""
+        return {entry.name for entry in self.path.iterdir() if entry.is_dir() and not _hidden(entry.name)}
+
+    @property
     def fingerprint(self) -> str:
         """Of names, sizes and times of change."""
         lines = (f"{name}\0{status.st_size}\0{status.st_mtime_ns}\n" for name, status in self._found)
@@ -105,6 +115,12 @@ class ZipFiles:
     def names(self) -> list[str]:
         """All names, in the same order on every machine."""
         return sorted((name for name in self._entries if _counts(name)), key=lambda name: name.split("/"))
+
+    @property
+    def folders(self) -> set[str]:
+        """All that have an entry, or hold a file, by name."""
+        found = {entry.filename.replace("\\", "/").rpartition("/")[0] for entry in self._zip.infolist()}
+        return {name for name in found if name and not any(map(_hidden, name.split("/")))}
 
     @cached_property
     def fingerprint(self) -> str:

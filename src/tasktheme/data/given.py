@@ -10,7 +10,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from tasktheme.data.dataset import Dataset, DataSplit
-from tasktheme.data.episodes import Episodes
+from tasktheme.data.episodes import Episodes, EpisodeStream
 from tasktheme.errors import DataError
 
 Arrays = Sequence[npt.ArrayLike] | Mapping[str, npt.ArrayLike]
@@ -36,6 +36,13 @@ def as_tasks(tasks: TaskData) -> Episodes | Dataset:
     if isinstance(tasks, Dataset | DataSplit):
         raise DataError(f"{tasks.name!r} is a labelled data set, not tasks: draw some with .episodes(...)")
     return _as_unlabelled(tasks)
+
+
+def check_stream(tasks: object) -> None:
+    """DataError unless :meth:`PTM.embed_stream` was given a stream."""
+    if not isinstance(tasks, EpisodeStream):
+        hint = "what is in memory is for embed" if isinstance(tasks, Episodes | Dataset | Sequence | Mapping) else "draw one"
+        raise DataError(f"expected a stream of tasks, such as dataset.stream(...) gives, got {type(tasks).__name__}: {hint}")
 
 
 def _as_unlabelled(tasks: Arrays) -> Dataset:

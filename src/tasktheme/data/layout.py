@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from tasktheme.errors import DataError
@@ -50,13 +50,22 @@ def arrange_tasks(names: Sequence[str], zipped: str | None = None) -> list[Entry
     In a zip, called ``zipped``, a folder around everything does not count, nor those around that; one that is called like
     the zip is the last: a zip made of a folder and called like it holds the same tasks as the folder.
     """
-    places = [name.split("/") for name in names] if zipped is None else _without_wrapper(names, last=zipped)
+    places = _task_places(names, zipped)
     entries = []
     for name, place in zip(names, places, strict=True):
         if len(place) < 2:
             raise DataError(f"image {name!r} belongs to no task: expected task/image, a folder for each task")
         entries.append(Entry("", "", place[0], name))
     return entries
+
+
+def empty_tasks(folders: Iterable[str], names: Sequence[str], zipped: str | None = None) -> list[str]:
+    """Those of the ``folders`` that would be tasks beside those of the images, but hold none."""
+    places = _task_places(names, zipped)
+    around = names[0].split("/")[: -len(places[0])]
+    found = [folder.split("/") for folder in folders]
+    beside = {place[len(around)] for place in found if len(place) > len(around) and place[: len(around)] == around}
+    return sorted(beside - {place[0] for place in places})
 
 
 def check_parts_apart(entries: Sequence[Entry]) -> None:
@@ -69,6 +78,10 @@ def check_parts_apart(entries: Sequence[Entry]) -> None:
                 f"class {entry.label!r} is in {first.part} and in {entry.part} ({first.name!r}, {entry.name!r}), but the parts "
                 "may share no class; pass one of them, and it will be split by class"
             )
+
+
+def _task_places(names: Sequence[str], zipped: str | None) -> list[list[str]]:
+    return [name.split("/") for name in names] if zipped is None else _without_wrapper(names, last=zipped)
 
 
 def _without_wrapper(names: Sequence[str], last: str | None = None) -> list[list[str]]:

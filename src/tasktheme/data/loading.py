@@ -13,11 +13,11 @@ import torch.utils.data
 
 from tasktheme.data.cache import cache_folder
 from tasktheme.data.dataset import Dataset, DataSplit
-from tasktheme.data.decoding import Decoding, load_images
+from tasktheme.data.decoding import Decoding, load_images, tell_empty
 from tasktheme.data.files import open_files
 from tasktheme.data.glyphs import load_glyphs
 from tasktheme.data.images import ImageForm
-from tasktheme.data.layout import arrange_classes, arrange_tasks
+from tasktheme.data.layout import arrange_classes, arrange_tasks, empty_tasks
 from tasktheme.data.mini_imagenet import load_mini_imagenet
 from tasktheme.data.objects import (
     dataset_from_hugging_face,
@@ -128,8 +128,10 @@ def load_tasks(
             decoding = Decoding(_form(size, channels), allow_damaged=allow_damaged, progress=progress)
             name = path_name(path)
             zipped = None if path.is_dir() else name
-            arrange = partial(arrange_tasks, zipped=zipped)
-            return load_images(open_files(path), arrange, decoding, name=name, layout=f"tasks, {zipped=}", unlabelled=True)[""]
+            arrange, files = partial(arrange_tasks, zipped=zipped), open_files(path)
+            images = load_images(files, arrange, decoding, name=name, layout=f"tasks, {zipped=}", unlabelled=True)[""]
+            tell_empty(empty_tasks(files.folders, files.names, zipped), path)
+            return images
         arrays = read_npz(path)
         tasks = Dataset.from_tasks(list(arrays.values()), names=list(arrays), name=path.stem)
     elif isinstance(source, Dataset) and source.unlabelled:

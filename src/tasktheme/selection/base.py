@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from tasktheme.errors import DataError
+from tasktheme.errors import DataError, SettingsError
 from tasktheme.learners.base import Learner, Points
 from tasktheme.learners.whole_step import WholeStep
 
@@ -136,9 +136,13 @@ class Policy(ABC):
 
     def check(self, tasks: Tasks) -> None:
         """An error where tasks do not come with what the policy needs of them."""
+        name = getattr(self, "name", type(self).__name__)
+        if isinstance(self.needs, str) or any(part not in _PARTS for part in self.needs):
+            known = ", ".join(map(repr, _PARTS))
+            raise SettingsError(f"needs of the policy {name!r} must be a tuple of some of {known}, got {self.needs!r}")
         for part in self.needs:
             if getattr(tasks, part) is None:
-                raise DataError(f"the policy {self.name!r} needs of each task {_PARTS[part]}")
+                raise DataError(f"the policy {name!r} needs of each task {_PARTS[part]}")
 
     def describe(self, tasks: Tasks) -> Float[Tensor, "*A T d"]:
         """What is kept of each task: gamma where the policy needs it, else nothing."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _SMALLEST, _LARGEST = 1e-12, 1e15  # of gamma: beyond, digamma and its products leave the floats that a search uses
+_NEIGHBOURS = 5  # where nobody says how many
 _KINDS = {
     "concentration": (np.float64, "fiu"),
     "prior": (np.float64, "fiu"),
@@ -223,16 +224,18 @@ class TaskSet:
         self.check_same_model(other)
         return distances.earth_mover(self.concentration, other.concentration, ground, aspects=self.aspects)
 
-    def nearest(self, reference: TaskSet, k: int = 5, *, direction: Direction = "forward") -> Nearest:
+    def nearest(self, reference: TaskSet, k: int | None = None, *, direction: Direction = "forward") -> Nearest:
         """The k tasks of ``reference`` with the smallest KL[self_i || reference_j]; a task is not its own neighbour.
 
-        Exact. "reverse" searches by KL[reference_j || self_i], "symmetric" by the mean of both. The first search in a
-        direction prepares ``reference``, which then keeps 4 (K + 1) bytes for each task (twice that if symmetric).
+        By default 5, or as many as there are. Exact. "reverse" searches by KL[reference_j || self_i], "symmetric" by the mean of
+        both. The first search in a direction prepares ``reference``, which then keeps 4 (K + 1) bytes for each task (twice that
+        if symmetric).
         """
         self.check_same_model(reference)
         available = len(reference) - (reference is self)
         if not available:
             raise DataError("there is no other task to be near to: a task is not its own neighbour")
+        k = min(_NEIGHBOURS, available) if k is None else k
         if not isinstance(k, int | np.integer) or not 1 <= k <= available:
             raise DataError(f"k must be a whole number between 1 and {available}, the number of other tasks, got {k!r}")
         own = distributed.share(len(self))

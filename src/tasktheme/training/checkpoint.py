@@ -23,7 +23,7 @@ from tasktheme.training.loop import Trainer
 
 _KIND = "tasktheme checkpoint"
 _MAY_DIFFER = ("learning_rate", "gradient_clip", "covariance_floor")
-_TITLES = {"experiment": "settings", "steps": "number of tasks", "shape": "data", "sha256": "data"}
+_TITLES = {"experiment": "settings", "tasks": "number of tasks", "shape": "data", "sha256": "data"}
 _POINTS_HASHED = 1000  # data points that tell one data set from another of the same shape and name
 
 
@@ -73,7 +73,9 @@ def resume_training(trainer: Trainer, path: Path) -> None:
 
 
 def differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
-    """What differs between two identities, settings by name with both values; nothing where they are the same."""
+    """What differs between two identities, settings by name, and the number of tasks, with both values; nothing where they
+    are the same."""
+    theirs, ours = _in_tasks(theirs), _in_tasks(ours)
     found: dict[str, list[str]] = {}  # by title, which several keys may share
     for key in {**theirs, **ours}:
         there, here = theirs.get(key), ours.get(key)
@@ -83,8 +85,16 @@ def differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> str:
                 if there.get(name) != here.get(name):
                     found.setdefault(title, []).append(f"{name} {there.get(name)!r} there, {here.get(name)!r} here")
         elif there != here:
-            found.setdefault(title, [])
+            found.setdefault(title, []).extend([f"{there:,} there, {here:,} here"] if key == "tasks" else [])
     return ", ".join(f"{title} ({', '.join(values)})" if values else title for title, values in found.items())
+
+
+def _in_tasks(identity: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with the length of a training in tasks, as its user gave it, instead of steps."""
+    found = dict(identity)
+    if "steps" in found:
+        found["tasks"] = found.pop("steps") * found["settings"]["batch_tasks"]
+    return found
 
 
 def optimiser_tensors(optimiser: Optimizer) -> dict[str, Tensor]:
