@@ -583,6 +583,8 @@ def test_summary_is_an_overview_or_a_row_for_each_task(run, tasks: Path, tmp_pat
     assert code == 0
     assert "12, of 12 data points" in out
     loaded = tt.TaskSet.load(tasks)
+    low, middle, high = np.quantile(loaded.entropy(), [0.0, 0.5, 1.0])
+    assert f"{low:.2f} to {high:.2f} nats, median {middle:.2f}" in out
     mixed, single = tmp_path / "mixed.parquet", tmp_path / "single.parquet"
     tt.TaskSet.concatenate([loaded.resized(1), loaded]).save(mixed)
     loaded.resized(1).save(single)

@@ -124,8 +124,8 @@ def summary_table(tasks: TaskSet, *, most: int = 12) -> Table:
     table = _table("of these tasks", "")
     entropy, share = tasks.entropy(), tasks.mean_mixture().mean(axis=0)
     low, middle, high = np.quantile(entropy, [0.0, 0.5, 1.0])
-    low, high = tasks.sizes.min(), tasks.sizes.max()
-    points = f"{low:,} data point{'' if low == 1 else 's'}" if low == high else f"{low:,} to {high:,} data points"
+    fewest, most_points = tasks.sizes.min(), tasks.sizes.max()
+    points = f"{fewest:,} to " * (fewest < most_points) + f"{most_points:,} data point{'s' * (most_points != 1)}"
     table.add_row("tasks", f"{len(tasks):,}, of {points}")
     table.add_row("columns", ", ".join(tasks.columns) or "none")
     table.add_row("converged", f"{100 * tasks.converged.mean():.0f} %")
