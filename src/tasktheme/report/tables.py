@@ -124,7 +124,7 @@ def summary_table(tasks: TaskSet, *, most: int = 12) -> Table:
     table = _table("of these tasks", "")
     entropy, share = tasks.entropy(), tasks.mean_mixture().mean(axis=0)
     low, middle, high = np.quantile(entropy, [0.0, 0.5, 1.0])
-    fewest, most_points = tasks.sizes.min(), tasks.sizes.max()
+    fewest, most_points = int(tasks.sizes.min()), int(tasks.sizes.max())
     points = f"{fewest:,} to " * (fewest < most_points) + f"{most_points:,} data point{'s' * (most_points != 1)}"
     table.add_row("tasks", f"{len(tasks):,}, of {points}")
     table.add_row("columns", ", ".join(tasks.columns) or "none")
