@@ -224,6 +224,8 @@ def test_intervals_are_those_of_the_tasks(planted: tt.TaskSet) -> None:
         np.testing.assert_allclose([bar.get_height() for bar in axes.patches], chosen.mean_mixture()[i, order])
     texts = _texts(figure)
     assert "share, with 80 % credible interval" in texts
+    two = dataclasses.replace(planted, aspects=2)
+    assert "share of its aspect, with 80 % credible interval" in _texts(plots.mixture_intervals(two, level=0.8, most=3))
     assert any(text.startswith("a · task 1") for text in texts)
 
 

@@ -132,7 +132,7 @@ def mixture_intervals(tasks: TaskSet, *, level: float = 0.9, most: int = 6, grou
     panels[0].yaxis.set_major_locator(MaxNLocator(4))
     panels[0].set_ylim(0.0, min(1.0, 1.05 * float(high.max())))
     figure.supxlabel("theme, the strongest of these tasks first", fontsize=8.0)
-    figure.supylabel(f"share, with {100 * level:g} % credible interval", fontsize=8.0)
+    figure.supylabel(f"share{' of its aspect' * (tasks.aspects > 1)}, with {100 * level:g} % credible interval", fontsize=8.0)
     return figure
 
 

@@ -212,7 +212,8 @@ def _of_kind(column: Any, kinds: str) -> np.ndarray[Any, Any]:
 def _parse_about(text: Any, name: str) -> dict[str, Any]:
     if not text:
         raise ModelFileError(
-            f"{name!r} has lost what tasktheme writes beside the tasks, as another tool keeps rows alone; {_PART}"
+            f"{name!r} has lost what tasktheme writes beside the tasks, as another tool keeps rows alone; {_PART}, "
+            "and .with_columns(...) adds columns; in a CSV file any tool can"
         )
     return parse_json(text)
 
