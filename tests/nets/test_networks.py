@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from oracles.small import SMALL, small_images, small_vectors
 from tasktheme.errors import SettingsError
@@ -96,25 +97,49 @@ def test_padded_images_do_not_count(norm: str) -> None:
     torch.testing.assert_close(density, networks.decoder.log_prob(m_alone, x[1:, :3], everyone(1, 3))[0])
 
 
-def test_task_batch_norm_is_torchs_for_each_task() -> None:
-    layer = TaskBatchNorm(3).requires_grad_(False)
-    layer.weight.copy_(torch.tensor([0.5, 1.0, 2.0]))
-    layer.bias.copy_(torch.tensor([0.1, -0.2, 0.3]))
-    x, mask = 40.0 + random(8, 3, 5, 5), torch.tensor([[True] * 4, [True, True, False, False]])
-    found = layer(x, mask)
-    for first, count in ((0, 4), (4, 2)):
-        images = x[first : first + count]
-        expected = F.batch_norm(images, None, None, layer.weight, layer.bias, training=True, eps=layer.eps)
-        torch.testing.assert_close(found[first : first + count], expected, rtol=1e-4, atol=1e-4)
+def with_slopes(layer: nn.Module, normalise: Callable[[Tensor], Tensor], x: Tensor) -> tuple[Tensor, ...]:
+    """What ``normalise`` makes of ``x``, and the gradient of a sum of it, each number with a weight of its own."""
+    x = x.clone().requires_grad_()
+    found = normalise(x)
+    weight = random(*found.shape, seed=1).double()
+    return found, *torch.autograd.grad((weight * found).sum(), [x, *layer.parameters()])
+
+
+def scaled(layer: nn.Module) -> nn.Module:
+    """The layer in float64 with scales and shifts that differ between channels."""
+    with torch.no_grad():
+        for number, parameter in enumerate(layer.double().parameters()):
+            parameter.copy_(0.2 + random(len(parameter), seed=number))
+    return layer
+
+
+def test_task_batch_norm_and_its_gradient_are_torchs_for_each_task() -> None:
+    layer, counts = scaled(TaskBatchNorm(3)), (4, 2)
+    x, mask = 40.0 + random(8, 3, 5, 4).double(), torch.tensor([[True] * 4, [True, True, False, False]])
+    real = mask.flatten()
+
+    def torchs(x: Tensor) -> Tensor:
+        tasks = x[real].split(counts)
+        return torch.cat([F.batch_norm(t, None, None, layer.weight, layer.bias, training=True, eps=layer.eps) for t in tasks])
+
+    ours, theirs = (with_slopes(layer, normalise, x) for normalise in (lambda x: layer(x, mask)[real], torchs))
+    torch.testing.assert_close(ours, theirs)
+    assert ours[1][~real].abs().max() == 0.0
 
 
 @pytest.mark.parametrize("channels", [3, 24])
-def test_groups_written_out_are_torchs_group_norm(channels: int) -> None:
-    layer = ImageGroupNorm(channels).double().requires_grad_(False)
-    layer.norm.weight.copy_(random(channels))
-    layer.norm.bias.copy_(random(channels))
+def test_groups_written_out_and_their_gradient_are_torchs_group_norm(channels: int) -> None:
+    layer = scaled(ImageGroupNorm(channels))
     x = 40.0 + random(4, channels, 6, 5).double()  # torch loses digits to an offset in float32
-    torch.testing.assert_close(normalise_groups(x, layer.norm), layer(x, everyone(2, 2)))
+    written_out, torchs = (lambda x: normalise_groups(x, layer.norm)), (lambda x: layer(x, everyone(2, 2)))
+    torch.testing.assert_close(with_slopes(layer, written_out, x), with_slopes(layer, torchs, x))
+
+
+def test_what_padded_images_are_made_of_does_not_reach_the_others_gradient() -> None:
+    layer = scaled(TaskBatchNorm(3))
+    x, mask = random(4, 3, 5, 4).double(), torch.tensor([[True, True, True, False]])
+    found = [with_slopes(layer, lambda x: layer(x, mask)[:3], torch.cat([x[:3], last])) for last in (x[3:], 9.0 + x[3:])]
+    torch.testing.assert_close(*found)
 
 
 def test_an_empty_task_gives_finite_numbers() -> None:
