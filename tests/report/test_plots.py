@@ -508,6 +508,13 @@ def test_training_curves_show_unknown_terms_and_gaps() -> None:
     assert not figure.axes[2].axison
 
 
+@pytest.mark.parametrize(("unused", "top"), [([0.0, 0.0], 1.0), ([0.0, 4.0], 4.2)])
+def test_training_curves_count_unused_themes_in_whole_numbers_from_zero(unused: list[float], top: float) -> None:
+    figure = plots.training_curves([{"tasks": 5.0 * place, "unused_themes": count} for place, count in enumerate(unused)])
+    assert figure.axes[0].get_ylim() == pytest.approx((0.0, top))
+    assert all(float(tick).is_integer() for tick in figure.axes[0].get_yticks())
+
+
 def test_training_curves_need_a_history() -> None:
     with pytest.raises(DataError, match="history is empty"):
         plots.training_curves([])

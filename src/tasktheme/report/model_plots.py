@@ -22,6 +22,7 @@ _TILE, _GAP, _LABEL = 1.0, 0.08, 2.15  # sizes in the gallery, an image being 1
 _MANY_TASKS = 20_000  # whose ticks would run into each other
 _FEW_PANELS = 3  # in a row of the training curves
 
+_COUNT = "unused_themes"  # no part of a bound: whole numbers, from zero
 _TERMS = {  # the history's names as the paper writes them
     "loss": "loss",
     "ln_p_x": "E[ln p(x | u)], reconstruction",
@@ -34,7 +35,7 @@ _TERMS = {  # the history's names as the paper writes them
     "ln_p_y": "E[ln p(y | u)], classes",
     "accuracy": "accuracy",
     "largest_share": "share of the largest theme",
-    "unused_themes": "unused themes",
+    _COUNT: "unused themes",
 }
 
 
@@ -109,7 +110,9 @@ def training_curves(history: Sequence[Mapping[str, float]]) -> Figure:
         single = "o" if len(history) == 1 else ""
         axes.plot(tasks, values, color=COLOURS[1 if name == "loss" else 0], linewidth=1.1, marker=single, markersize=3.0)
         axes.set_title(_TERMS.get(name, name), loc="left", fontsize=SMALL)
-        axes.yaxis.set_major_locator(MaxNLocator(4))
+        axes.yaxis.set_major_locator(MaxNLocator(4, integer=name == _COUNT))
+        if name == _COUNT:
+            axes.set_ylim(0.0, max(1.0, 1.05 * np.nanmax(values)))
         axes.grid(color="#eeeeee", linewidth=0.5)
         axes.set_axisbelow(True)
         axes.xaxis.set_major_locator(MaxNLocator(4))
