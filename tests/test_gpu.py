@@ -72,7 +72,11 @@ def gradients(trainer: Trainer) -> list[torch.Tensor]:
 
 
 @pytest.mark.filterwarnings("ignore")  # of the compiler's own
-@pytest.mark.parametrize("changes", [{}, {"norm": "batch", "classification_weight": 1.0}], ids=["default", "labelled"])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"norm": "batch", "classification_weight": 1.0}, {"training_aspects": 5}],
+    ids=["default", "labelled", "aspects"],
+)
 def test_a_compiled_step_is_the_step(changes: dict[str, object]) -> None:
     compiled, eager = (trained(GPU, 8, compiled=flag, **changes) for flag in (True, False))
     assert compiled._means()["loss"] == pytest.approx(eager._means()["loss"], rel=1e-3)

@@ -44,6 +44,7 @@ _REFITTED = frozenset(  # settings of themes and of the tasks that they are fitt
     | {"covariance", "covariance_floor", "covariance_prior", "polish_tasks", "polish_sweeps", "polish_start"}
     | {"embed_iterations", "embed_tolerance", "ways", "t_shots", "v_shots", "seed"}
 )
+_OF_ENCODERS = {"classification_weight": 0, "training_aspects": 1}  # settings that mean nothing to one that does not learn
 _TASKS_IN_PART = 10_000  # of a stream
 
 
@@ -123,11 +124,11 @@ class PTM:
         if settings.validation_responsibilities == "reused" and dataset.unlabelled and dataset.counts.min() < 2:
             raise DataError("responsibilities reused row by row need tasks of at least two data points, one for each half")
         networks = Networks(settings, dataset.point_shape, self.device)
-        if settings.classification_weight > 0.0 and networks.decoder is None:
-            raise SettingsError(
-                "the identity encoder learns nothing from labels: set classification_weight = 0 or encoder = 'vector'"
-            )
-        _check_aspects(settings, settings.latent_dim if networks.decoder is not None else dataset.point_shape[0])
+        for name, off in _OF_ENCODERS.items():
+            if networks.decoder is None and getattr(settings, name) != off:
+                raise SettingsError(f"the identity encoder learns nothing: set {name} = {off} or encoder = 'vector'")
+        for aspects in (settings.training_aspects, settings.aspects):
+            _check_aspects(aspects, settings.latent_dim if networks.decoder is not None else dataset.point_shape[0])
         if settings.initialisation == "mixture" or settings.aspects > 1:
             _check_enough(dataset, settings.themes)
         if networks.decoder is None:
@@ -166,7 +167,7 @@ class PTM:
         check_points(networks, dataset)
         settings = self.settings.changed({"choose_themes": False, **changes})
         _check_enough(dataset, settings.themes)
-        _check_aspects(settings, self.themes.dimensions)
+        _check_aspects(settings.aspects, self.themes.dimensions)
         self._warn_of(None, dataset)
         trainer = Trainer(settings, networks, dataset, 1, self.device)
         trainer.refit_themes(progress=progress)
@@ -359,10 +360,10 @@ def _check_enough(dataset: Dataset, themes: int) -> None:
         raise DataError(f"{themes} themes need at least as many data points to start from, got {len(dataset)}")
 
 
-def _check_aspects(settings: Settings, dimensions: int) -> None:
+def _check_aspects(aspects: int, dimensions: int) -> None:
     """SettingsError where the embedding cannot be dealt out so."""
-    if dimensions % settings.aspects:
-        cannot = f"an embedding of {dimensions} dimensions cannot be dealt out to {settings.aspects} aspects alike"
+    if dimensions % aspects:
+        cannot = f"an embedding of {dimensions} dimensions cannot be dealt out to {aspects} aspects alike"
         raise SettingsError(f"{cannot}: take a number that divides {dimensions}")
 
 

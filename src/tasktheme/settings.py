@@ -97,6 +97,8 @@ class Settings(CheckedSettings):
     aspects: int = 1
     """Parts that the embedding's dimensions are dealt out to after training, each with K themes of its own: a task is then a
     distribution over the themes of every part, and tasks are told apart better."""
+    training_aspects: int = 1
+    """The same for the themes of the training itself, whatever follows it: an encoder learns more from more themes."""
 
     # the networks
     encoder: Encoder = "auto"
@@ -183,6 +185,7 @@ class Settings(CheckedSettings):
         for name in (
             "themes",
             "aspects",
+            "training_aspects",
             "latent_dim",
             "e_step_iterations",
             "embed_iterations",

@@ -106,6 +106,11 @@ def test_themes_of_aspects_see_their_own_dimensions_alone(covariance: Covariance
     torch.testing.assert_close(both.explained(found[None], mask), explained[0] + explained[1])
     torch.testing.assert_close(both.share, torch.cat([first.share, second.share]))
     assert (both.aspects, both.dimensions, first.dimensions) == (2, 4, 2)
+    for apart, alone, likelihood in zip(both.apart(), (first, second), wanted, strict=True):
+        assert (apart.aspects, apart.valid) == (1, True)
+        own = slice(int(alone is second), None, 2)
+        torch.testing.assert_close(apart.expected_log_likelihood(m[:, own], s[:, own]), likelihood)
+        torch.testing.assert_close(apart.tensors(), alone.tensors())
 
 
 def test_the_centre_of_an_aspects_theme_is_the_mean_of_all_in_other_dimensions() -> None:

@@ -107,7 +107,7 @@ def fits() -> dict[str, tt.PTM]:
         ),
         "isotropic": (SMALL.changed({"covariance": "isotropic", "polish_tasks": 3, **_FIVE}), small_vectors()),
         "auto": (SMALL.changed({"themes": "auto", "ways": (2, 2), "covariance": "diagonal", **_FIVE}), small_vectors()),
-        "aspects": (SMALL.changed({"aspects": 5, "learn_concentration": True, **_FIVE}), small_images()),
+        "aspects": (SMALL.changed({"aspects": 5, "training_aspects": 5, "learn_concentration": True, **_FIVE}), small_images()),
         "auto aspects": (SMALL.changed({"aspects": 3, "themes": "auto", "ways": (2, 2), **_FIVE}), small_vectors()),
         "paper": (tt.Settings.preset("paper").changed({**small, **_FIVE, "rate_offset": 1.0}), small_images()),
     }

@@ -147,8 +147,10 @@ def unlabelled() -> tt.Dataset:
         ({"learn_concentration": True}, small_vectors),  # no network, no optimiser
         ({"encoder": "vector", "covariance": "diagonal"}, unlabelled),
         ({"themes": "auto", "ways": (2, 2)}, small_vectors),
+        ({"training_aspects": 5}, small_images),
+        ({"training_aspects": 5, "themes": "auto", "ways": (2, 2)}, small_images),
     ],
-    ids=["default", "concentration", "labels", "random", "vector", "identity", "unlabelled", "auto"],
+    ids=["default", "concentration", "labels", "random", "vector", "identity", "unlabelled", "auto", "aspects", "aspects, auto"],
 )
 def test_from_each_state_of_a_run_the_rest_is_the_same_to_the_bit(
     changes: dict[str, Any], data: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -103,8 +103,8 @@ from tasktheme.training.loop import Trainer
 loop.compile_step = lambda function, **options: torch.compile(function, dynamic=False, backend="aot_eager")
 
 def trainer(compiled):
-    data, cpu = small_images(), torch.device("cpu")
-    return Trainer(SMALL, Networks(SMALL, data.point_shape, cpu), data, 8, cpu, compiled)
+    settings, data, cpu = SMALL.changed({"training_aspects": int(sys.argv[2])}), small_images(), torch.device("cpu")
+    return Trainer(settings, Networks(settings, data.point_shape, cpu), data, 8, cpu, compiled)
 
 eager, compiled, stopped, resumed = (trainer(flag) for flag in (False, True, False, True))
 for _ in range(stopped.warm_up_steps):
@@ -121,8 +121,10 @@ for ours in (compiled, resumed):
 
 
 @pytest.mark.slow
-def test_a_traced_training_gives_the_same_numbers_and_resumes(tmp_path: Path) -> None:
-    command = [sys.executable, "-W", "ignore:the embedding has collapsed", "-c", _COMPILED_TRAININGS, str(tmp_path / "state")]
+@pytest.mark.parametrize("aspects", ["1", "5"])
+def test_a_traced_training_gives_the_same_numbers_and_resumes(aspects: str, tmp_path: Path) -> None:
+    quiet = ("-W", "ignore:the embedding has collapsed")
+    command = [sys.executable, *quiet, "-c", _COMPILED_TRAININGS, str(tmp_path / "state"), aspects]
     done = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

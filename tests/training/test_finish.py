@@ -82,7 +82,7 @@ def test_each_aspect_is_a_final_em_of_its_own(start: str) -> None:
         part = embedded.aspect(aspect, 2)
         torch.testing.assert_close(part.m, embedded.m[:, aspect::2])
         if start == "themes":
-            value.start_themes(part)
+            value.themes = value.first_themes(part)
             begun = value.themes
         else:
             begun = start_from_tasks(value.settings, part)
@@ -101,7 +101,7 @@ def test_without_a_final_em_aspects_keep_the_themes_that_they_start_with(off: st
     else:
         value.refit_themes(progress=False)
     found, embedded = value.themes, value.embedded_tasks(8 if off == "polish_sweeps" else value.first_tasks)
-    value.start_themes(embedded.aspect(1, 2))
+    value.themes = value.first_themes(embedded.aspect(1, 2))
     torch.testing.assert_close(found.mu[3:], value.themes.mu)
 
 

@@ -32,13 +32,22 @@ class Objective:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Embeddings and responsibilities of the v half, and the tasks' posteriors gamma; without gradients."""
+    """Embeddings and responsibilities of the v half, and the tasks' posteriors gamma; without gradients.
+
+    Of several aspects K is all their themes, and D all dimensions, which are dealt out in turn.
+    """
 
     m: Float[Tensor, "T N D"]
     s: Float[Tensor, "T N D"]
     log_r: Float[Tensor, "T N K"]
     mask: Bool[Tensor, "T N"]
     gamma: Float[Tensor, "T K"]
+
+    def of_aspect(self, aspect: int, aspects: int) -> Evidence:
+        """What the themes of one aspect learn."""
+        m, s = (part[..., aspect::aspects] for part in (self.m, self.s))
+        log_r, gamma = (part.chunk(aspects, dim=-1)[aspect] for part in (self.log_r, self.gamma))
+        return Evidence(m, s, log_r, self.mask, gamma)
 
     def moments(self, settings: Settings) -> Moments:
         """Per task where the settings update on local parameters, else of the whole mini-batch."""

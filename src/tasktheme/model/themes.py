@@ -69,6 +69,8 @@ class Themes:
     @classmethod
     def together(cls, parts: Sequence[Themes]) -> Themes:
         """The themes of several aspects as one."""
+        if len(parts) == 1:
+            return parts[0]
         alpha, whitening = (torch.cat([getattr(part, name) for part in parts]) for name in ("alpha", "whitening"))
         moments = Moments(*(torch.cat(of_all) for of_all in zip(*(vars(part.moments).values() for part in parts), strict=True)))
         valid = torch.stack([part.valid for part in parts]).all()
@@ -82,8 +84,13 @@ class Themes:
     def from_tensors(cls, tensors: Mapping[str, Tensor], *, floor: float, device: torch.device, aspects: int = 1) -> Themes:
         """The themes among ``tensors``; KeyError where one is missing."""
         values = (tensors[f"themes.{name}"].to(device).chunk(aspects) for name in ("alpha", "n", "mu", "Sigma"))
-        parts = [cls.build(alpha, Moments(n, mu, Sigma), floor=floor) for alpha, n, mu, Sigma in zip(*values, strict=True)]
-        return parts[0] if aspects == 1 else cls.together(parts)
+        return cls.together([cls.build(a, Moments(*found), floor=floor) for a, *found in zip(*values, strict=True)])
+
+    def apart(self) -> list[Themes]:
+        """The themes of each aspect by themselves."""
+        tensors = (self.alpha, *vars(self.moments).values(), self.whitening)
+        parts = zip(*(tensor.chunk(self.aspects) for tensor in tensors), strict=True)
+        return [Themes(alpha, Moments(n, mu, Sigma), whitening, self.valid) for alpha, n, mu, Sigma, whitening in parts]
 
     def select(self, kept: Bool[Tensor, " K"], *, floor: float) -> Themes:
         """Some of the themes, alone."""

@@ -38,6 +38,7 @@ def save_training(trainer: Trainer, path: Path) -> None:
         "training": _identity(trainer),
         "step": trainer.step,
         "sweeps": trainer.sweeps,
+        "aspects": trainer.themes.aspects,
         "finished": trainer.finished,
         "running": trainer.running.names,
         "history": trainer.history,
@@ -59,8 +60,7 @@ def resume_training(trainer: Trainer, path: Path) -> None:
     if other := differences(there, {"settings": trainer.asked.as_dict(), **_identity(trainer)}):
         raise ModelFileError(f"{str(path)!r} belongs to a training with other {other}, and cannot be resumed here")
     trainer.networks.load(tensors)
-    aspects = trainer.asked.aspects if info["finished"] else 1  # the last thing that a training makes
-    floor, device = trainer.settings.covariance_floor, trainer.device
+    aspects, floor, device = info["aspects"], trainer.settings.covariance_floor, trainer.device
     trainer.themes = Themes.from_tensors(tensors, floor=floor, device=device, aspects=aspects)
     trainer.running.load(tensors, info["running"], trainer.device)
     trainer.step, trainer.sweeps, trainer.finished, trainer.history = (

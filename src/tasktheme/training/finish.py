@@ -33,9 +33,10 @@ def finish(
     settings = trainer.settings
     polished = settings.polish_sweeps > 0 and settings.polish_tasks > 0
     from_tasks = polished and settings.polish_start == "tasks"
-    if polished or settings.choose_themes or anew or settings.aspects > 1:
+    of_the_kind = trainer.themes.aspects == settings.aspects == 1  # that the online updates, or a state, left
+    if polished or settings.choose_themes or anew or not of_the_kind:
         embedded = trainer.embedded_tasks(settings.polish_tasks or trainer.first_tasks)
-        started = not anew
+        started = not anew and of_the_kind
         if settings.choose_themes:
             started = started and trainer.choice is not None
             trainer.choice = trainer.choice or _choice(trainer, stopping, progress=progress)
@@ -48,7 +49,7 @@ def finish(
             if from_tasks and trainer.sweeps == 0:
                 trainer.themes = start_from_tasks(trainer.settings, embedded)
             elif not started:
-                trainer.start_themes(embedded)
+                trainer.themes = trainer.first_themes(embedded)
             if polished:
                 _polish(trainer, embedded, stopping, checkpoint, progress=progress)
                 trainer.themes = _needed(trainer.settings, trainer.themes, embedded)

@@ -92,8 +92,9 @@ class Trainer:
         shape = (settings.batch_tasks, self.sampler.most_ways * self.halves[1], self.dim)  # of the v half's embeddings
         self._noise_places = torch.arange(math.prod(shape), device=self.device).view(shape)[own]
         # the warm-up's prior: all themes alike, the standard normal of a plain variational auto-encoder
-        alike = normal_moments(torch.zeros(settings.themes, self.dim), 1.0, covariance=settings.covariance)
-        self.themes = self._themes(alike)
+        self.aspects = settings.training_aspects
+        alike = normal_moments(torch.zeros(settings.themes, self.dim // self.aspects), 1.0, covariance=settings.covariance)
+        self.themes = Themes.together([self._themes(alike)] * self.aspects)
         if self.compiled:
             alone = () if self._shared else ("_updated_themes",)  # which asks the other processes, and then is not compiled
             self._programs = ("_draw", "_forward", *alone)
@@ -165,12 +166,15 @@ class Trainer:
 
         Happens where a row of the history is made, so that a resumed training does the same.
         """
-        share = self.themes.share
-        self._collapsed = self._collapsed or warn_of_themes(share)
-        found = int(unused(share).sum())
+        parts, settings = self.themes.apart(), self.settings
+        self._collapsed = self._collapsed or warn_of_themes(*(part.share for part in parts))
+        found = sum(int(unused(part.share).sum()) for part in parts)
         if found and revived:
-            moments = revive(self.themes.moments, covariance=self.settings.covariance)
-            self.themes.assign(Themes.build(self.themes.alpha, moments, floor=self.settings.covariance_floor))
+            revived_parts = [
+                Themes.build(part.alpha, revive(part.moments, covariance=settings.covariance), floor=settings.covariance_floor)
+                for part in parts
+            ]
+            self.themes.assign(Themes.together(revived_parts))
         return float(found)
 
     def train_step(self) -> None:
@@ -240,9 +244,14 @@ class Trainer:
 
     @torch.no_grad()
     def _updated_themes(self, evidence: Evidence) -> Themes:
-        settings, old = self.settings, self.themes
+        settings = self.settings
         updates = (self._counter - self.warm_up_steps + 1).double()
-        rho = ((settings.rate_offset + updates) ** -settings.rate_power).to(old.mu.dtype)
+        rho = ((settings.rate_offset + updates) ** -settings.rate_power).to(self.themes.mu.dtype)
+        parts = enumerate(self.themes.apart())
+        return Themes.together([self._updated(old, evidence.of_aspect(aspect, self.aspects), rho) for aspect, old in parts])
+
+    def _updated(self, old: Themes, evidence: Evidence, rho: Tensor) -> Themes:
+        settings = self.settings
         if settings.update == "statistics":
             found = online_statistics(old.moments, pooled(evidence.moments(settings)), rho, covariance=settings.covariance)
         else:
@@ -254,24 +263,21 @@ class Trainer:
 
     def _initialise_themes(self) -> None:
         self._captured = None  # themes that move: another graph
-        settings = self.settings
+        settings, aspects = self.settings, range(self.aspects)
         if settings.initialisation == "random":
             generator = torch.Generator().manual_seed(settings.seed)
-            self.themes = self._themes(
-                random_moments(settings.themes, self.dim, covariance=settings.covariance, generator=generator)
-            )
+            dim, covariance = self.dim // self.aspects, settings.covariance
+            found = [random_moments(settings.themes, dim, covariance=covariance, generator=generator) for _ in aspects]
+            self.themes = Themes.together([self._themes(moments) for moments in found])
             return
-        self.start_themes(self.embedded_tasks(self.first_tasks, cut=True))
+        embedded = self.embedded_tasks(self.first_tasks, cut=True)
+        self.themes = Themes.together([self.first_themes(embedded.aspect(aspect, self.aspects)) for aspect in aspects])
 
     @property
     def first_tasks(self) -> int:
         """How many tasks themes start from."""
         settings = self.settings
         return max(1, _INITIAL_POINTS // (settings.ways[1] * (settings.t_shots + settings.v_shots)))
-
-    def start_themes(self, embedded: TaskPoints) -> None:
-        """Begin with themes from clusters of these embeddings."""
-        self.themes = self.first_themes(embedded)
 
     def first_themes(self, embedded: TaskPoints) -> Themes:
         """Themes from clusters of these embeddings."""
