@@ -210,6 +210,19 @@ def test_a_saved_model_records_settings_versions_and_seed(model: tt.PTM, tmp_pat
     assert sorted(file.name for file in (tmp_path / "model").iterdir()) == ["model.json", "weights.safetensors"]
 
 
+def test_a_model_whose_settings_are_no_longer_its_own_is_not_saved(data: tt.Dataset, tmp_path: Path) -> None:
+    model = tt.PTM(settings=SMALL).fit(data, tasks=8, progress=False)
+    model.settings = model.settings.changed({"embed_iterations": 7})
+    model.save(tmp_path / "model")
+    assert tt.PTM.load(tmp_path / "model").settings.embed_iterations == 7
+    model.settings = model.settings.changed({"themes": 5, "latent_dim": 4})
+    with pytest.raises(SettingsError, match="themes, latent_dim changed after the fit"):
+        model.save(tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+    model.fit(data, tasks=8, progress=False).save(tmp_path / "other")
+    assert len(tt.PTM.load(tmp_path / "other").themes.alpha) == 5
+
+
 def test_saving_does_not_overwrite_unasked_nor_anything_foreign(model: tt.PTM, tmp_path: Path) -> None:
     model.save(tmp_path / "model")
     with pytest.raises(OutputError, match=r"exists already.*overwrite=True"):

@@ -45,6 +45,7 @@ _REFITTED = frozenset(  # settings of themes and of the tasks that they are fitt
     | {"embed_iterations", "embed_tolerance", "ways", "t_shots", "v_shots", "seed"}
 )
 _OF_ENCODERS = {"classification_weight": 0, "training_aspects": 1}  # settings that mean nothing to one that does not learn
+_OF_EMBEDDING = ("embed_iterations", "embed_tolerance")  # settings that a fitted model may change
 _TASKS_IN_PART = 10_000  # of a stream
 
 
@@ -300,7 +301,10 @@ class PTM:
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write the model to a folder, whole or not at all."""
-        fitted = self._require_fitted()
+        fitted, theirs = self._require_fitted(), self._found.as_dict()
+        changed = [name for name, value in self.settings.as_dict().items() if theirs[name] != value and name not in _OF_EMBEDDING]
+        if changed:
+            raise SettingsError(f"{', '.join(changed)} changed after the fit: fit or refit the model, then save it")
         about = {
             "settings": self.settings.as_dict(),
             "point_shape": list(fitted.networks.point_shape),

@@ -220,5 +220,16 @@ def test_newton_step_solves_the_dense_hessian(themes: int, scale: float) -> None
     torch.testing.assert_close(dirichlet.newton_step(alpha, ln_pi.mean(dim=0)), expected, rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.parametrize("scale", [1e3, 1e4, 1e5])
+def test_newton_step_of_a_large_alpha_is_that_of_float64(scale: float) -> None:
+    """The Hessian's two parts nearly cancel there: in float32 the step had the wrong sign, then none."""
+    alpha = scale * torch.tensor([1.0, 2.0, 3.0, 4.0])
+    mean = dirichlet.expected_log(alpha + torch.tensor([8.0, 3.0, -2.0, -7.0]))
+    found = dirichlet.newton_step(alpha, mean)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found.double(), dirichlet.newton_step(alpha.double(), mean.double()), rtol=1e-5, atol=1e-5)
+    assert found.abs().max() > 0.1
+
+
 def test_newton_step_of_a_single_theme_is_zero() -> None:
     assert dirichlet.newton_step(tensor(1.1), tensor(0.0)).tolist() == [0.0]

@@ -142,6 +142,13 @@ def test_what_padded_images_are_made_of_does_not_reach_the_others_gradient() -> 
     torch.testing.assert_close(*found)
 
 
+@pytest.mark.parametrize(("channels", "groups"), [(8, 1), (17, 1), (20, 2), (28, 2), (30, 3), (60, 6), (64, 8), (100, 10)])
+def test_any_number_of_filters_falls_into_groups(channels: int, groups: int) -> None:
+    layer = ImageGroupNorm(channels)
+    assert layer.norm.num_groups == groups
+    assert layer(random(2, channels, 4, 4), everyone(1, 2)).isfinite().all()
+
+
 def test_an_empty_task_gives_finite_numbers() -> None:
     m, s = image_networks(norm="batch").encoder(random(1, 2, 1, 16, 16), ~everyone(1, 2))
     assert m.isfinite().all()

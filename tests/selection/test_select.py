@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -120,6 +121,30 @@ def test_only_what_was_picked_is_left_out_where_tasks_have_the_same_numbers() ->
     assert not_picked(pool, recent.with_columns(name=["b", "of another pool"])).tolist() == [True, False, True, True, True, True]
     images = Tasks(torch.arange(6), gamma=torch.tensor(nameless.concentration))
     assert not_picked(images, images[torch.tensor([1, 2])]).tolist() == [True, False, False, True, True, True]
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "npz"])
+def test_what_was_picked_before_is_known_after_any_file(tmp_path: Path, ending: str) -> None:
+    few = task_set(3)
+    pool = few[[0, 0, 0, 1, 2]].with_columns(
+        half=[0.5, 1.5, 2.5, 3.5, 4.5],
+        whole=[1.0, 2.0, 3.0, 4.0, 5.0],
+        gap=[float("nan"), 0.25, float("nan"), 1.0, 2.0],
+        absent=[None, "b", None, "d", "e"],
+        none=[None] * 5,
+        number=[1, 2, 3, 4, 5],
+        yes=[True, False, True, False, True],
+        classes=[["x", "y"], ["x"], ["y"], ["z", "x"], ["z"]],
+    )
+    pool[[1, 2]].save(tmp_path / f"picks.{ending}")
+    recent = tt.TaskSet.load(tmp_path / f"picks.{ending}")
+    assert not_picked(pool, recent).tolist() == [True, False, False, True, True]
+
+
+def test_a_task_without_data_points_is_told() -> None:
+    pool = task_set(3)
+    with pytest.raises(DataError, match="a task without data points"):
+        tt.select(dataclasses.replace(pool, sizes=np.array([60, 0, 60])))
 
 
 def test_a_policy_that_picks_at_once_does_not_repeat_recent_picks_either() -> None:

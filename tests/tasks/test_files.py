@@ -133,6 +133,18 @@ def test_a_file_of_the_first_form_is_read(tmp_path: Path) -> None:
     assert (loaded.fingerprint, loaded.prior) == ("x", None)
 
 
+def test_columns_that_another_tool_put_in_another_order_are_the_same_tasks(tmp_path: Path) -> None:
+    tasks = make(themes=12)
+    tasks.save(tmp_path / "t.csv")
+    table = pd.read_csv(tmp_path / "t.csv").sort_index(axis=1)  # gamma_10 before gamma_2
+    assert list(table.columns).index("gamma_10") < list(table.columns).index("gamma_2")
+    table.to_csv(tmp_path / "t.csv", index=False)
+    np.testing.assert_array_equal(tt.TaskSet.load(tmp_path / "t.csv").concentration, tasks.concentration)
+    table.drop(columns="gamma_3").to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(ModelFileError, match="damaged"):
+        tt.TaskSet.load(tmp_path / "t.csv")
+
+
 def test_an_unknown_ending_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(OutputError, match=r"one of .parquet, .csv, .npz"):
         make().save(tmp_path / "t.xls")

@@ -9,6 +9,7 @@ import pytest
 import tasktheme as tt
 from oracles.small import SMALL, small_images
 from tasktheme.model.e_step import TaskPosterior, e_step
+from tasktheme.training import polish
 
 
 @pytest.mark.parametrize("aspects", [1, 5])
@@ -22,7 +23,7 @@ def test_likelihoods_in_pieces_are_those_of_all_points_at_once(aspects: int, mon
     monkeypatch.setattr(
         type(model.themes), "expected_log_likelihood", lambda self, m, s: seen.append(len(m)) or theirs(self, m, s)
     )
-    monkeypatch.setattr("tasktheme.tasks.infer._NUMBERS_AT_ONCE", 7 * model.themes.mu.numel())
+    monkeypatch.setitem(polish._NUMBERS_AT_ONCE, "cpu", 7 * model.themes.mu.numel())
     pieces = model.embed(episodes)
     assert max(seen) == 7 < sum(seen)
     np.testing.assert_allclose(pieces.concentration, whole.concentration, rtol=1e-5)

@@ -44,6 +44,26 @@ def test_arrays_are_read_only() -> None:
         make().concentration[0, 0] = 1.0
 
 
+def test_nobody_else_changes_a_task_set() -> None:
+    whole = make()
+    gamma, names = whole.concentration.copy(), list(whole.columns["name"])
+    tasks = tt.TaskSet(gamma, whole.sizes, whole.converged, {"name": names, "place": (places := np.arange(30))})
+    before = tasks.nearest(tasks, k=3).indices
+    gamma[:] = 1000.0
+    places[:] = 0
+    names.append("another")
+    np.testing.assert_array_equal(tasks.concentration, whole.concentration)
+    np.testing.assert_array_equal(tasks.nearest(tasks, k=3).indices, before)
+    assert list(tasks.columns["name"]) == list(whole.columns["name"])
+    assert list(tasks.columns["place"]) == list(range(30))
+
+
+@pytest.mark.parametrize("k", [0, -1])
+def test_a_number_of_strongest_themes_is_checked(k: int) -> None:
+    with pytest.raises(DataError, match=f"number of themes, must be at least 1, got {k}"):
+        make().top_themes(k)
+
+
 def test_mean_mixture_and_top_themes() -> None:
     tasks = make()
     np.testing.assert_allclose(tasks.mean_mixture(), [stats.dirichlet.mean(gamma) for gamma in tasks.concentration])
@@ -84,6 +104,16 @@ def test_concatenate_undoes_slicing_and_fills_columns_that_are_missing() -> None
         tt.TaskSet.concatenate([tasks, make(fingerprint="other")])
     with pytest.raises(DataError, match="nothing to concatenate"):
         tt.TaskSet.concatenate([])
+
+
+def test_concatenated_tasks_keep_a_prior_that_is_known_and_refuse_two() -> None:
+    known = make()
+    unknown, other = (dataclasses.replace(known, prior=prior) for prior in (None, np.full(4, 0.2)))
+    for parts in ([known, unknown], [unknown, known]):
+        np.testing.assert_array_equal(tt.TaskSet.concatenate(parts).prior, known.prior)
+    assert tt.TaskSet.concatenate([unknown, unknown]).prior is None
+    with pytest.raises(DataError, match="different priors"):
+        tt.TaskSet.concatenate([known, unknown, other])
 
 
 def test_log_likelihoods_go_with_their_tasks() -> None:

@@ -19,6 +19,7 @@ from tasktheme.model.themes import Themes
 from tasktheme.nets.build import Networks
 from tasktheme.training import finish, loop
 from tasktheme.training.checkpoint import differences, resume_training, save_training
+from tasktheme.training.checkpoint_file import read_checkpoint, write_checkpoint
 from tasktheme.training.loop import Trainer
 
 
@@ -188,6 +189,18 @@ def test_signal_handlers_are_put_back(tmp_path: Path) -> None:
     before = signal.getsignal(signal.SIGINT)
     trainer(steps=2).run(progress=False)
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_checkpoint_of_another_version_or_kind_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "state"
+    save_training(trainer(), file)
+    tensors, info = read_checkpoint(file)
+    write_checkpoint(file, tensors, {name: value for name, value in info.items() if name != "format"})
+    with pytest.raises(ModelFileError, match="written by another version of tasktheme"):
+        resume_training(trainer(), file)
+    write_checkpoint(file, tensors, {**info, "kind": "another"})
+    with pytest.raises(ModelFileError, match="not a checkpoint of a training"):
+        resume_training(trainer(), file)
 
 
 def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:

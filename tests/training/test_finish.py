@@ -13,9 +13,9 @@ from tasktheme.model.themes import Moments, Themes
 from tasktheme.settings import Settings
 from tasktheme.training import finish as finishing
 from tasktheme.training.embedding import TaskPoints
-from tasktheme.training.finish import finish
+from tasktheme.training.finish import _needed, finish
 from tasktheme.training.loop import Trainer
-from tasktheme.training.polish import polish, start_from_tasks
+from tasktheme.training.polish import em_sweep, polish, start_from_tasks
 
 
 def end(value: Trainer) -> None:
@@ -42,6 +42,19 @@ def test_the_final_em_drops_a_theme_without_data(kept: bool) -> None:
     if not kept:
         assert float(value.themes.mu.abs().max()) < 500.0  # the lost one is the one that is gone
         assert float(value.themes.share.sum()) == pytest.approx(1.0)
+
+
+def test_after_themes_are_dropped_the_others_are_swept_once_more() -> None:
+    value = small_trainer(covariance_prior=0.0)
+    value._initialise_themes()
+    lose_a_theme(value)
+    embedded = value.embedded_tasks(8)
+    kept = value.themes.select(torch.tensor([False, True, True]), floor=value.settings.covariance_floor)
+    expected = em_sweep(value.settings, kept, embedded)
+    with pytest.warns(TrainingWarning, match="dropped"):
+        found = _needed(value.settings, value.themes, embedded)
+    torch.testing.assert_close(found.tensors(), expected.tensors())
+    assert (found.mu - kept.mu).abs().max() > 1e-3
 
 
 def test_a_theme_without_data_comes_back_by_the_covariance_prior() -> None:

@@ -12,8 +12,10 @@ import tasktheme as tt
 from oracles.small import SMALL, TOLD_APART, small_images, small_vectors
 from oracles.trainers import small_trainer
 from tasktheme.errors import SettingsError, TrainingError, TrainingWarning
-from tasktheme.model.themes import Moments, Themes
+from tasktheme.model.m_step import online_statistics
+from tasktheme.model.themes import Covariance, Moments, Themes
 from tasktheme.nets.build import Networks
+from tasktheme.training import loop
 from tasktheme.training.loop import Trainer
 
 CPU = torch.device("cpu")
@@ -50,6 +52,20 @@ def test_the_themes_of_an_aspect_learn_what_they_would_alone(changes: dict[str, 
         torch.testing.assert_close(part.tensors(), trainer.themes.tensors())
     sums = {name: sum(trainer._means()[name] for trainer in alone) for name in ("loss", "ln_p_u", "ln_p_z", "entropy_pi")}
     assert {name: both._means()[name] for name in sums} == pytest.approx(sums, rel=1e-4)
+
+
+def test_the_rate_of_the_themes_falls_from_the_end_of_the_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """rho_i = (tau_0 + i)^-tau_1, i counting the mini-batches that moved the themes; the same for each aspect."""
+    seen: list[float] = []
+
+    def look(old: Moments, batch: Moments, rho: torch.Tensor, *, covariance: Covariance) -> Moments:
+        seen.append(float(rho))
+        return online_statistics(old, batch, rho, covariance=covariance)
+
+    monkeypatch.setattr(loop, "online_statistics", look)
+    rates = {"rate_offset": 4.0, "rate_power": 0.5}
+    small_trainer(steps=6, encoder="vector", latent_dim=6, warm_up=0.5, **rates, **TWO).run(progress=False)
+    assert seen == pytest.approx([5.0**-0.5] * 2 + [6.0**-0.5] * 2 + [7.0**-0.5] * 2)
 
 
 def test_a_theme_without_data_comes_back_as_half_of_the_largest_of_its_own_aspect() -> None:

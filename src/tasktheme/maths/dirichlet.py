@@ -78,13 +78,14 @@ def newton_step(alpha: Float[Tensor, " K"], mean_expected_log: Float[Tensor, " K
     """H^-1 g of the bound with respect to alpha, per task (Appendix B, maximum likelihood for alpha).
 
     ``mean_expected_log`` is the mean over tasks of E[ln pi] under q; the number of tasks cancels. The Hessian is a
-    diagonal plus a constant, so its inverse costs K (Minka, 2000).
+    diagonal plus a constant, so its inverse costs K (Minka, 2000). In float64: for large alpha the two nearly cancel.
     """
     if alpha.shape[-1] == 1:
         return torch.zeros_like(alpha)  # a mixture of one theme is certain: the bound does not depend on alpha
+    kind, alpha, mean_expected_log = alpha.dtype, alpha.double(), mean_expected_log.double()
     total = alpha.sum(dim=-1, keepdim=True)
     g = torch.digamma(total) - torch.digamma(alpha) + mean_expected_log
     q = -torch.polygamma(1, alpha)
     a = torch.polygamma(1, total)
     b = (g / q).sum(dim=-1, keepdim=True) / (1.0 / a + (1.0 / q).sum(dim=-1, keepdim=True))
-    return (g - b) / q
+    return ((g - b) / q).to(kind)

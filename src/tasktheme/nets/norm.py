@@ -19,7 +19,8 @@ class ImageGroupNorm(nn.Module):
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.norm = nn.GroupNorm(max(1, channels // _CHANNELS_PER_GROUP), channels)
+        most = max(1, channels // _CHANNELS_PER_GROUP)
+        self.norm = nn.GroupNorm(max(groups for groups in range(1, most + 1) if channels % groups == 0), channels)
 
     def forward(self, x: Float[Tensor, "B C H W"], mask: Bool[Tensor, "T N"]) -> Float[Tensor, "B C H W"]:
         """Normalise each image's groups of channels; the mask does not matter."""
@@ -61,6 +62,7 @@ class _Normalise(torch.autograd.Function):
     Statistics are of sets of tables (B, C) of each image and channel, laid out as (T, N, G, C / G): along ``dim`` lies a set, in
     which an image counts with its ``share``. Large sums are along pixels alone, in a gradient too, and all others are of such
     tables: a compiler that derives the gradient by itself sums along pixels and images at once, which takes a GPU far longer.
+    The gradient has none of its own.
     """
 
     @staticmethod

@@ -145,9 +145,20 @@ def _known(tasks: TaskSet | Tasks | None) -> tuple[Floats, Mapping[str, Sequence
 
 
 def _keys(gamma: Floats, columns: Mapping[str, Sequence[Any]], names: Sequence[str]) -> Iterator[tuple[bytes | str, ...]]:
-    """What each task is known by; values as text, in which they are the same before and after a file, NaN and None too."""
+    """What each task is known by; values as texts, which are the same before and after a file of any kind."""
     for row, numbers in enumerate(gamma):
-        yield numbers.tobytes(), *(str(columns[name][row]) for name in names)
+        yield numbers.tobytes(), *(_text(columns[name][row]) for name in names)
+
+
+def _text(value: Any) -> str:
+    """A value as what any file makes of it: CSV has no lists, nothing of its own for what is absent, and 1.0 is 1 there."""
+    if isinstance(value, list | tuple | np.ndarray):
+        return " ".join(map(str, value))
+    if value is None or value != value:  # NaN
+        return ""
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return str(value)
 
 
 def _enter(policy: Policy, tasks: Tasks, slow: bool, advance: Advance) -> Pool:
@@ -208,6 +219,8 @@ def _as_tasks(given: list[TaskSet | Tasks | None]) -> tuple[list[Tasks | None], 
         return tasks, None
     sets = [part for part in given if isinstance(part, TaskSet)]
     sizes = np.concatenate([part.sizes for part in sets])
+    if (sizes == 0).any():
+        raise DataError("a task without data points says nothing, and cannot be chosen or chosen for: leave it out")
     size = None if not len(sizes) or sizes.min() == sizes.max() else int(sizes.min())
     found: list[Tasks | None] = []
     for part in given:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tasktheme.errors import DataError, ModelFileError, OutputError, TaskThemeError
-from tasktheme.files import write_file
+from tasktheme.files import sync_folder, temporary_name, write_file
 from tasktheme.untrusted import ZIP_FAULTS, exists, parse_json, read_npz_arrays, refuse_bomb
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def stream_tasks(parts: Iterable[TaskSet], path: Path, *, count: int) -> None:
     """
     import pyarrow.parquet as pq
 
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = temporary_name(path)
     try:
         with temporary.open("wb") as file, ExitStack() as stack:
             writer = None
@@ -119,6 +119,7 @@ def stream_tasks(parts: Iterable[TaskSet], path: Path, *, count: int) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
+        sync_folder(path.parent)
     except OSError as error:
         if isinstance(error, TaskThemeError):  # of the making, not of the keeping
             raise
@@ -240,7 +241,8 @@ def _columns(content: bytes, name: str) -> tuple[dict[str, Any], dict[str, Any]]
     else:
         about = _parse_about(_read_csv(content, include_columns=[_ABOUT])[_ABOUT][0].as_py(), name)
         flat = _flat(_read_csv(content, column_types=dict.fromkeys(about.get("texts", []), "string")).drop_columns([_ABOUT]))
-    gamma = np.stack([flat.pop(column) for column in list(flat) if column.startswith("gamma_")], axis=1)
+    themes = range(sum(column.startswith("gamma_") for column in flat))
+    gamma = np.stack([flat.pop(f"gamma_{k}") for k in themes], axis=1)  # other tools may have put the columns in another order
     return {**flat, "concentration": gamma}, about
 
 

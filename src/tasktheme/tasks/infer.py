@@ -18,8 +18,7 @@ from tasktheme.settings import Settings
 from tasktheme.tasks.taskset import TaskSet
 from tasktheme.training.batches import embedded_batches
 from tasktheme.training.embedding import EmbeddedTasks, SharedPoints
-
-_NUMBERS_AT_ONCE = 1 << 26  # of the K x D numbers behind each data point's likelihoods
+from tasktheme.training.polish import log_likelihoods
 
 
 def infer_tasks(
@@ -50,10 +49,8 @@ def infer_tasks(
 
 
 def theme_log_likelihood(themes: Themes, embedded: EmbeddedTasks) -> Float[Tensor, "T N K"]:
-    """E_q(u)[ln N(u; mu_k, Sigma_k)] of each data point, some at a time."""
-    points = max(1, _NUMBERS_AT_ONCE // themes.mu.numel())
-    pieces = zip(embedded.m.flatten(0, 1).split(points), embedded.s.flatten(0, 1).split(points), strict=True)
-    return torch.cat([themes.expected_log_likelihood(m, s) for m, s in pieces]).unflatten(0, embedded.mask.shape)
+    """E_q(u)[ln N(u; mu_k, Sigma_k)] of each data point."""
+    return log_likelihoods(themes, embedded.m.flatten(0, 1), embedded.s.flatten(0, 1)).unflatten(0, embedded.mask.shape)
 
 
 def _posterior(

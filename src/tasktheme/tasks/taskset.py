@@ -89,9 +89,10 @@ class TaskSet:
             wanted = self.concentration.shape[1] if array == "prior" else len(self)
             if own.ndim != (2 if array == "concentration" else 1) or len(own) != wanted:
                 raise DataError(f"{array} has {own.size} values, expected {wanted}")
-            frozen = own.view()
+            frozen = _kept(own).view()
             frozen.flags.writeable = False
             object.__setattr__(self, array, frozen)
+        object.__setattr__(self, "columns", {name: _kept(values) for name, values in self.columns.items()})
         for name, values in self.columns.items():
             if name in _OWN_COLUMNS or name.startswith("gamma_"):
                 raise DataError(f"a column cannot be called {name!r}: that is one of the task set's own")
@@ -121,17 +122,21 @@ class TaskSet:
     def concatenate(cls, parts: Sequence[TaskSet]) -> TaskSet:
         """All tasks of ``parts``, in order; a column that only some of them have is None in the others.
 
-        Log-likelihoods are kept where all parts have them.
+        Log-likelihoods are kept where all parts have them, the prior where any has it.
         """
         if not parts:
             raise DataError("there is nothing to concatenate: give at least one task set")
         for part in parts[1:]:
             parts[0].check_same_model(part)
+        priors = [part.prior for part in parts if part.prior is not None]
+        if not all(np.array_equal(prior, priors[0]) for prior in priors):
+            raise DataError("the task sets have different priors, so they come from different models: embed all with one")
         names = dict.fromkeys(name for part in parts for name in part.columns)
         likelihoods = [part.log_likelihood for part in parts if part.log_likelihood is not None]
         return dataclasses.replace(
             parts[0],
             concentration=np.concatenate([part.concentration for part in parts]),
+            prior=priors[0] if priors else None,
             sizes=np.concatenate([part.sizes for part in parts]),
             converged=np.concatenate([part.converged for part in parts]),
             log_likelihood=np.concatenate(likelihoods) if len(likelihoods) == len(parts) else None,
@@ -187,6 +192,8 @@ class TaskSet:
 
     def top_themes(self, k: int = 3) -> npt.NDArray[np.int64]:
         """(T, k) the strongest themes of each task, strongest first."""
+        if k < 1:
+            raise DataError(f"k, the number of themes, must be at least 1, got {k}")
         return np.argsort(-self.mean_mixture(), axis=1, kind="stable")[:, :k]
 
     def kl(self, other: TaskSet, *, direction: Direction = "forward") -> Floats:
@@ -324,3 +331,10 @@ def _array(name: str, values: Any) -> npt.NDArray[Any]:
         wanted = {"fiu": "numbers", "iu": "whole numbers", "b": "true or false"}[taken]
         raise DataError(f"{name} must be an array of {wanted}, got {reprlib.repr(values)}")
     return found.astype(kind, copy=False)
+
+
+def _kept(values: Any) -> Any:
+    """Values that nobody else changes: what can be written to is copied."""
+    if isinstance(values, np.ndarray):
+        return values.copy() if values.flags.writeable else values
+    return list(values) if isinstance(values, list) else values

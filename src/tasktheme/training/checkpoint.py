@@ -22,6 +22,7 @@ from tasktheme.training.choice import Choice
 from tasktheme.training.loop import Trainer
 
 _KIND = "tasktheme checkpoint"
+_FORMAT = 2  # of what is kept, and of how a training goes on from it
 _MAY_DIFFER = ("learning_rate", "gradient_clip", "covariance_floor")
 _TITLES = {"experiment": "settings", "tasks": "number of tasks", "shape": "data", "sha256": "data"}
 _POINTS_HASHED = 1000  # data points that tell one data set from another of the same shape and name
@@ -34,6 +35,7 @@ def save_training(trainer: Trainer, path: Path) -> None:
         tensors |= optimiser_tensors(trainer.optimiser)
     info = {
         "kind": _KIND,
+        "format": _FORMAT,
         "settings": trainer.asked.as_dict(),
         "training": _identity(trainer),
         "step": trainer.step,
@@ -55,6 +57,8 @@ def resume_training(trainer: Trainer, path: Path) -> None:
     tensors, info = read_checkpoint(path)
     if info.get("kind") != _KIND:
         raise ModelFileError(f"{str(path)!r} is not a checkpoint of a training")
+    if info.get("format") != _FORMAT:
+        raise ModelFileError(f"{str(path)!r} was written by another version of tasktheme: go on with that one, or start anew")
     theirs = Settings().changed(info["settings"]).changed({name: getattr(trainer.asked, name) for name in _MAY_DIFFER})
     there = {"settings": theirs.as_dict(), **info["training"]}
     if other := differences(there, {"settings": trainer.asked.as_dict(), **_identity(trainer)}):

@@ -191,7 +191,7 @@ def held_out_bound(settings: Settings, themes: Themes, halves: TaskPoints) -> Fl
 
     ``halves`` are the process's share, as in :class:`HeldOutTasks`; returned are all tasks.
     """
-    log_likelihood = log_likelihoods(themes, halves)
+    log_likelihood = log_likelihoods(themes, halves.m, halves.s)
     bounds = []
     for t, v in zip(halves.tasks[::2], halves.tasks[1::2], strict=True):
         likelihood_t, likelihood_v = (half.gather(log_likelihood) for half in (t, v))

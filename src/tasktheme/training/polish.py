@@ -28,7 +28,7 @@ def em_sweep(settings: Settings, themes: Themes, data: TaskPoints, *, prior: flo
     ``data`` are the process's share of the tasks; the M-step is over those of all. Likelihoods and moments are of each data
     point once, however many tasks it is in.
     """
-    log_likelihood = log_likelihoods(themes, data)
+    log_likelihood = log_likelihoods(themes, data.m, data.s)
     # of each data point, summed over its tasks; finite, or a piece of points that a theme has no part in would give no mean
     log_r = torch.full_like(log_likelihood, torch.finfo(log_likelihood.dtype).min)
     gammas = []
@@ -46,24 +46,24 @@ def em_sweep(settings: Settings, themes: Themes, data: TaskPoints, *, prior: flo
     return Themes.build(alpha, total, floor=settings.covariance_floor)
 
 
-def log_likelihoods(themes: Themes, data: TaskPoints) -> Float[Tensor, "P K"]:
-    """E[ln N(u; mu_k, Sigma_k)] of each data point once."""
-    return torch.cat([themes.expected_log_likelihood(m, s) for m, s in _pieces(len(themes.alpha), data.m, data.s)])
+def log_likelihoods(themes: Themes, m: Float[Tensor, "P D"], s: Float[Tensor, "P D"]) -> Float[Tensor, "P K"]:
+    """E[ln N(u; mu_k, Sigma_k)] of each data point, some at a time."""
+    return torch.cat([themes.expected_log_likelihood(*piece) for piece in _pieces(themes.mu.numel(), m, s)])
 
 
 def _moments(settings: Settings, data: TaskPoints, log_r: Float[Tensor, "P K"]) -> Moments:
     """Share, mean and covariance of each theme over all processes' data points, r being summed over the tasks of each."""
-    pieces = _pieces(log_r.shape[1], data.m, data.s, log_r)
+    pieces = _pieces(log_r.shape[1] * data.m.shape[1], data.m, data.s, log_r)
     parts = (moments(*piece, covariance=settings.covariance) for piece in pieces)
     found = pooled(reduce(partial(combine, first_weight=1.0, second_weight=1.0), parts))
     total = Moments(found.n / found.n.sum(), found.mu, found.Sigma)
     return isotropic(total) if settings.covariance == "isotropic" else total
 
 
-def _pieces(themes: int, m: Tensor, *tables: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """The same rows of each table, as many at a time as fit in memory with K x D numbers for each."""
-    numbers = _NUMBERS_AT_ONCE.get(m.device.type, _NUMBERS_AT_ONCE["cpu"])
-    return zip(*(table.split(max(1, numbers // (themes * m.shape[1]))) for table in (m, *tables)), strict=True)
+def _pieces(numbers: int, m: Tensor, *tables: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """The same rows of each table, as many at a time as fit in memory with so many ``numbers``, K x D, for each."""
+    most = _NUMBERS_AT_ONCE.get(m.device.type, _NUMBERS_AT_ONCE["cpu"])
+    return zip(*(table.split(max(1, most // numbers)) for table in (m, *tables)), strict=True)
 
 
 def polish(settings: Settings, themes: Themes, data: TaskPoints, sweeps: int) -> Iterator[Themes]:
