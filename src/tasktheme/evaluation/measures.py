@@ -16,10 +16,10 @@ from tasktheme.data.dataset import Dataset
 from tasktheme.data.episodes import Episodes, Range
 from tasktheme.data.task_lists import TaskList
 from tasktheme.evaluation import raw
+from tasktheme.evaluation.correlation import spearman, spearman_interval
 from tasktheme.evaluation.prototypes import prototype_accuracy
 from tasktheme.evaluation.retrieval import Retrieval, check_groups, retrieval
 from tasktheme.evaluation.rivals import frechet_distance, mean_distance, mmd_distance
-from tasktheme.experiments.correlation import spearman, spearman_interval
 from tasktheme.ptm import PTM
 from tasktheme.tasks.distances import Floats
 from tasktheme.tasks.taskset import TaskSet

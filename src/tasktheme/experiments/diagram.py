@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tasktheme.experiments.correlation import Correlation, Floats, correlate
+from tasktheme.evaluation.correlation import Correlation, Floats, correlate
 from tasktheme.experiments.tested import Tested
 from tasktheme.ptm import PTM
 

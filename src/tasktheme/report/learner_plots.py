@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from tasktheme.experiments.correlation import Correlation, Floats
+from tasktheme.evaluation.correlation import Correlation, Floats
 from tasktheme.experiments.diagram import Diagram
 from tasktheme.learners.build import learner_title
 from tasktheme.learners.testing import Accuracies

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from tasktheme.errors import DataError
-from tasktheme.experiments.correlation import correlate, least_squares, over_classes, spearman, spearman_interval
+from tasktheme.evaluation.correlation import correlate, least_squares, over_classes, spearman, spearman_interval
 
 Arrays = tuple[np.ndarray, np.ndarray]
 
@@ -54,7 +54,7 @@ def test_a_planted_line_is_found() -> None:
 
 
 def test_intervals_hold_the_truth_about_as_often_as_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasktheme.experiments.correlation._RESAMPLES", 1)  # only the slope is looked at
+    monkeypatch.setattr("tasktheme.evaluation.correlation._RESAMPLES", 1)  # only the slope is looked at
     inside = 0
     for seed in range(60):
         low, high = correlate(*planted(25, seed=seed), alone(25)).slope_interval
