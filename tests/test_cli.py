@@ -229,6 +229,22 @@ def test_distances_are_written_by_file_ending(run, tasks: Path, tmp_path: Path, 
     np.testing.assert_allclose(written, loaded.kl(loaded), rtol=1e-4, atol=1e-6)
 
 
+def test_distances_have_the_tasks_names_where_all_have_one(run, tasks: Path, tmp_path: Path) -> None:
+    loaded = tt.TaskSet.load(tasks)
+    names = [f"set {i}, {'b' * (i % 3)}" for i in range(len(loaded))]
+    loaded.with_columns(name=names).save(tmp_path / "named.parquet")
+    loaded[:2].with_columns(name=["first", "first"]).save(tmp_path / "twice.parquet")
+    for ending, read in (("csv", pd.read_csv), ("parquet", pd.read_parquet)):
+        assert run("distances", tmp_path / "named.parquet", "--out", tmp_path / f"kl.{ending}")[0] == 0
+        frame = read(tmp_path / f"kl.{ending}").set_index("task")
+        assert list(frame.columns) == list(frame.index) == names
+        np.testing.assert_array_equal(frame.to_numpy(), loaded.kl(loaded))
+    _, out, _ = run("distances", tmp_path / "named.parquet")
+    assert out.startswith('"task","set 0, ",')
+    _, out, _ = run("distances", tmp_path / "named.parquet", tmp_path / "twice.parquet")
+    assert len(out.splitlines()) == len(loaded)  # names that tell nothing apart: numbers alone
+
+
 def test_nearest_shows_the_neighbours(run, tasks: Path) -> None:
     code, out, _ = run("nearest", tasks, tasks, "-k", 1, terminal=True)
     loaded = tt.TaskSet.load(tasks)

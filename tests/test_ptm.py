@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from collections import Counter
@@ -15,9 +16,10 @@ from scipy import stats
 import tasktheme as tt
 from oracles.small import SMALL, TOLD_APART, small_images, small_vectors
 from tasktheme.device import find_device
-from tasktheme.errors import DataError, ModelFileError, NotFittedError, OutputError, SettingsError
+from tasktheme.errors import DataError, ModelFileError, NotFittedError, OutputError, SettingsError, TrainingWarning
 from tasktheme.evaluation import evaluate
 from tasktheme.model.themes import Themes
+from tasktheme.selection.base import Tasks
 from tasktheme.tasks.files import stream_tasks
 from tasktheme.training.embedding import TaskPoints
 from tasktheme.training.loop import Trainer
@@ -369,9 +371,36 @@ def test_arrays_by_name_are_tasks_of_these_names(model: tt.PTM, data: tt.Dataset
     np.testing.assert_array_equal(named.concentration, model.embed([data.x[:2], data.x[2:7]]).concentration)
 
 
+def test_of_a_data_set_with_parts_the_training_part_is_fitted_to(data: tt.Dataset) -> None:
+    both = tt.DataSplit("both", data, dataclasses.replace(data, x=255 - data.x))
+    split, train = (tt.PTM(settings=SMALL).fit(given, 8, progress=False) for given in (both, data))
+    assert split.fingerprint == train.fingerprint
+    assert split.refit(both, progress=False).fingerprint == train.refit(data, progress=False).fingerprint
+
+
+def test_features_of_any_units_are_standardised_where_that_is_asked_for(tmp_path: Path) -> None:
+    vectors = small_vectors()
+    widened = dataclasses.replace(vectors, x=vectors.x * np.array([1, 1e6, 1, 1, 1, 1e-4], dtype=np.float32))
+    plain, wide = (tt.PTM(settings=SMALL, standardise=True).fit(given, 40, progress=False) for given in (vectors, widened))
+    wide.save(tmp_path / "model")
+    loaded = tt.PTM.load(tmp_path / "model")
+    assert loaded.fingerprint == wide.fingerprint
+    episodes = [given.episodes(ways=2, shots=5, n=6, seed=1) for given in (vectors, widened)]
+    np.testing.assert_allclose(loaded.embed(episodes[1]).concentration, plain.embed(episodes[0]).concentration, rtol=1e-3)
+    points = plain.point_embeddings(vectors.episodes(ways=4, shots=12, n=2))
+    np.testing.assert_allclose(points.reshape(-1, 6).std(axis=0), 1.0, atol=0.3)
+    with pytest.warns(TrainingWarning, match="one feature varies .* set standardise=true"):
+        tt.PTM(settings=SMALL).fit(widened, 8, progress=False)
+    with pytest.raises(SettingsError, match="standardise is for feature vectors"):
+        tt.PTM(settings=SMALL, standardise=True).fit(small_images(), 8, progress=False)
+
+
+def test_episodes_and_tasks_say_in_a_line_what_they_are(data: tt.Dataset) -> None:
+    assert repr(data.episodes(ways=2, shots=3, n=7)) == "Episodes(7 tasks of 'small', up to 6 data points in each)"
+    assert repr(Tasks(torch.arange(3), gamma=torch.ones(3, 2))) == "Tasks(3 tasks, with gamma)"
+
+
 def test_fitting_on_the_wrong_thing_says_what_to_do(data: tt.Dataset) -> None:
-    with pytest.raises(DataError, match=r"fit on its \.train"):
-        tt.PTM().fit(tt.DataSplit("both", data, data))  # type: ignore[arg-type]
     with pytest.raises(DataError, match="got one array"):
         tt.PTM().fit(data.x)
     with pytest.raises(SettingsError, match="not both"):

@@ -179,7 +179,7 @@ def test_policies_take_models_of_several_aspects(run, folder: Path, tmp_path: Pa
         ("{data} --learner {run} --resized 3", "--resized: this goes with a file of tasks"),
         ("{data} --learner {run} --policy ptm -n 4 --held-out 0.5", "or draw them with one (model, --model)"),
         ("{pool} -k 31", "from 1 to 30"),
-        ("{pool} --recent {pool}", "'ptm' does not look at recent picks"),
+        ("{pool} --recent {pool}", "all tasks of the pool were picked before"),
         ("{pool} --out {pool}", "exists already"),
         ("{pool} --out picks.txt", "the ending must be one of"),
         ("absent.parquet", "no task file"),

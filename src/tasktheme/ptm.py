@@ -125,6 +125,8 @@ class PTM:
         if settings.validation_responsibilities == "reused" and dataset.unlabelled and dataset.counts.min() < 2:
             raise DataError("responsibilities reused row by row need tasks of at least two data points, one for each half")
         networks = Networks(settings, dataset.point_shape, self.device)
+        if settings.standardise and len(dataset.point_shape) > 1:
+            raise SettingsError("standardise is for feature vectors, and images are none: leave it out")
         for name, off in _OF_ENCODERS.items():
             if networks.decoder is None and getattr(settings, name) != off:
                 raise SettingsError(f"the identity encoder learns nothing: set {name} = {off} or encoder = 'vector'")
@@ -133,7 +135,8 @@ class PTM:
         if settings.initialisation == "mixture" or settings.aspects > 1:
             _check_enough(dataset, settings.themes)
         if networks.decoder is None:
-            warn_of_units(dataset.x)
+            if not settings.standardise:
+                warn_of_units(dataset.x)
             if settings.covariance == "full":
                 warn_of_wide_themes(dataset.point_shape[0])
         networks.standardise_by(dataset.tensor)

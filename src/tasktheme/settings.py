@@ -109,6 +109,9 @@ class Settings(CheckedSettings):
     """Hidden layers of the "vector" encoder."""
     norm: Literal["group", "batch"] = "group"
     """"group" makes an image's embedding independent of its task; "batch" uses the task's own statistics."""
+    standardise: bool = False
+    """With the "identity" encoder, divide each feature by its standard deviation in the training data, whose mean becomes 0;
+    "vector" always does."""
     network_start: Literal["random", "data"] = "random"
     """First weights: random ones; or "data", random ones fitted to the data, so that the embedding varies at once and the decoder
     draws the mean image, against the collapse of short trainings."""

@@ -81,7 +81,7 @@ def distances(
 ) -> None:
     """Distance from each task of TASKS to each of OTHERS; KL[i || j] is what is lost when task i is read as task j.
 
-    In a pipe, all distances are printed as CSV.
+    In a pipe, all distances are printed as CSV. Tables have the tasks' names, where they have any; .npy has the numbers alone.
 
     Examples: `tasktheme distances tasks.parquet`, `tasktheme distances tasks.parquet old.parquet --out kl.csv`,
     `tasktheme distances tasks.parquet --kind earth-mover --model my-model`
@@ -98,12 +98,12 @@ def distances(
     warn_of_sizes(first, second)
     matrix = _matrix(first, second, kind, model)
     if out is not None:
-        _write_matrix(matrix, out)
+        _write_matrix(matrix, first, second, out)
         typer.echo(f"wrote {out}: {matrix.shape[0]:,} x {matrix.shape[1]:,} distances")
     elif sys.stdout.isatty():
         print_table(distance_table(first, second, matrix, kind=kind.value))
     else:
-        pipe_csv(_matrix_table(matrix), names=False)
+        pipe_csv(_matrix_table(matrix, first, second), names=_are_named(first, second))
 
 
 def nearest(
@@ -297,13 +297,22 @@ def _matrix(first: TaskSet, second: TaskSet, kind: DistanceName, model: Path | N
     return first.earth_mover(second, loaded.theme_distances())
 
 
-def _matrix_table(matrix: Floats) -> pa.Table:
+def _matrix_table(matrix: Floats, first: TaskSet, second: TaskSet) -> pa.Table:
+    """A row for each task of the first set and a column for each of the second, by name where all have one of their own."""
     from tasktheme.tasks.files import make_table
 
-    return make_table({str(j): matrix[:, j] for j in range(matrix.shape[1])})
+    rows, columns = (list(map(str, tasks.columns.get("name", []))) for tasks in (first, second))
+    if not _are_named(first, second):
+        return make_table({str(j): matrix[:, j] for j in range(matrix.shape[1])})
+    return make_table({"task": rows} | {name: matrix[:, j] for j, name in enumerate(columns)})
 
 
-def _write_matrix(matrix: Floats, out: Path) -> None:
+def _are_named(*sets: TaskSet) -> bool:
+    """Whether names tell all tasks of each set apart, and could be those of columns beside "task"."""
+    return all(len({*map(str, tasks.columns.get("name", []))} - {"task"}) == len(tasks) for tasks in sets)
+
+
+def _write_matrix(matrix: Floats, first: TaskSet, second: TaskSet, out: Path) -> None:
     import io
 
     import numpy as np
@@ -313,9 +322,9 @@ def _write_matrix(matrix: Floats, out: Path) -> None:
 
     ending = out.suffix.lower()
     if ending == ".parquet":
-        write_table(_matrix_table(matrix), out)
+        write_table(_matrix_table(matrix, first, second), out)
     elif ending == ".csv":
-        write_file(out, csv_bytes(_matrix_table(matrix), names=False))
+        write_file(out, csv_bytes(_matrix_table(matrix, first, second), names=_are_named(first, second)))
     else:
         buffer = io.BytesIO()
         np.save(buffer, matrix, allow_pickle=False)

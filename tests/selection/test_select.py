@@ -235,16 +235,31 @@ def test_every_policy_ranks_a_pool_by_its_scores(name: str, transduction: bool) 
     assert all(found.reasons)
 
 
-@pytest.mark.parametrize(
-    ("policy", "given", "said"),
-    [
-        ("ptm", "recent", "'ptm' does not look at recent picks"),
-        ("predicted", "recent", "'predicted' does not look at recent picks"),
-    ],
-)
-def test_what_a_policy_would_not_look_at_is_refused(policy: str, given: str, said: str) -> None:
-    with pytest.raises(SettingsError, match=said):
-        tt.select(make_tasks(5), policy, learner=make_learner("maml"), **{given: make_tasks(2)})
+@pytest.mark.parametrize("policy", ["ptm", "random", PTMPolicy()])
+def test_no_policy_picks_again_what_was_picked(policy: Any) -> None:
+    pool = task_set(12)
+    first = tt.select(pool, policy, 5).indices
+    second = tt.select(pool, policy, 7, recent=pool[first]).indices
+    assert sorted([*first, *second]) == list(range(12))
+    scores = tt.select(pool, policy, 12)
+    assert [i for i in scores.indices if i not in first] == list(second), "otherwise it picks as it would without"
+
+
+def test_a_policy_that_sees_the_learner_leaves_recent_picks_out_and_asks_the_learner_about_the_others() -> None:
+    pool, learner = make_tasks(6), make_learner("maml")
+    first = tt.select(pool, "predicted", 2, learner=learner).indices
+    second = tt.select(pool, "predicted", 4, learner=learner, recent=pool[torch.from_numpy(first)]).indices
+    assert sorted([*first, *second]) == list(range(6))
+
+
+@pytest.mark.parametrize(("of_pool", "of_recent"), [(10, None), (None, 10), (10, 20)])
+def test_recent_picks_are_known_at_any_size(of_pool: int | None, of_recent: int | None) -> None:
+    own = task_set(20)
+    mixed = dataclasses.replace(own, sizes=np.arange(41, 61))
+    pool, recent = mixed, mixed[[3, 8]]
+    pool = pool if of_pool is None else pool.resized(of_pool)
+    recent = recent if of_recent is None else recent.resized(of_recent)
+    assert (~not_picked(pool, recent)).nonzero()[0].tolist() == [3, 8]
 
 
 @pytest.mark.parametrize("step", [1.5, -1, "2"])

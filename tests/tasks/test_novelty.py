@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 import tasktheme as tt
-from tasktheme.errors import DataError
+from tasktheme.errors import DataError, TrainingWarning
 
 
 def make(mixture: tuple[float, ...], count: int, seed: int, fingerprint: str = "m") -> tt.TaskSet:
@@ -44,7 +46,29 @@ def test_a_known_task_is_as_novel_as_its_rank_among_the_known() -> None:
     known = make(KNOWN, 60, 0)
     percentile = known.novelty(known).percentile
     assert percentile.mean() == pytest.approx(50.0)
-    assert known[:].novelty(known).percentile.max() == 0.0  # copies in another set are not new at all
+    np.testing.assert_array_equal(known[:].novelty(known).percentile, percentile)  # the same tasks, read anew
+    assert known[:30].novelty(known).percentile.max() == 0.0  # some of them, which are not new at all
+
+
+def test_known_tasks_that_are_there_twice_count_once() -> None:
+    known, new = make(KNOWN, 60, 0), make((0.4, 0.4, 0.1, 0.1), 20, 1)
+    named = known.with_columns(name=[f"task {i}" for i in range(60)])
+    twice = tt.TaskSet.concatenate([named, named[:25]])
+    np.testing.assert_array_equal(new.novelty(twice).percentile, new.novelty(named).percentile)
+    assert new.novelty(tt.TaskSet.concatenate([known, known])).percentile.min() == 100.0  # unnamed ones may be alike by chance
+
+
+def test_a_known_task_that_the_themes_do_not_explain_is_told() -> None:
+    known, new = make(KNOWN, 40, 0), make(KNOWN, 5, 1)
+    fits = np.linspace(-12.0, -10.0, 40)
+    usual, fine = (dataclasses.replace(part, log_likelihood=fits[: len(part)]) for part in (known, new))
+    assert fine.novelty(usual).misfit is not None
+    fits[7] = -60.0
+    junk = dataclasses.replace(known, log_likelihood=fits, columns={"name": [f"set {i}" for i in range(40)]})
+    with pytest.warns(TrainingWarning, match=r"the known task 'set 7' is explained worse than most, by \d\d nats a data point"):
+        fine.novelty(junk)
+    with pytest.warns(TrainingWarning, match="the known task no. 7 is"):
+        fine.novelty(dataclasses.replace(junk, columns={}))
 
 
 def test_a_sample_of_the_known_stands_for_all() -> None:

@@ -165,6 +165,9 @@ class Episodes:
     def __len__(self) -> int:
         return len(self.classes)
 
+    def __repr__(self) -> str:
+        return f"Episodes({len(self):,} tasks of {self.dataset.name!r}, up to {self.batch.mask.shape[1]:,} data points in each)"
+
     def __getitem__(self, part: int | np.integer | slice | Sequence[int] | npt.NDArray[Any]) -> Episodes:
         """Some of the tasks, by slice, indices or a boolean mask; one index gives a list of one task."""
         rows = part if isinstance(part, slice) and (part.step or 1) > 0 else self._places(part)  # such a slice is a view

@@ -14,18 +14,18 @@ from tasktheme.data.episodes import Episodes, EpisodeStream
 from tasktheme.errors import DataError
 
 Arrays = Sequence[npt.ArrayLike] | Mapping[str, npt.ArrayLike]
-TaskData = Episodes | Dataset | Arrays
+TaskData = Episodes | Dataset | DataSplit | Arrays
 
 
 def as_dataset(data: TaskData) -> Dataset:
-    """What :meth:`PTM.fit` was given, as a data set; of episodes, their tasks without classes."""
+    """What :meth:`PTM.fit` was given, as a data set: of several parts the training part, of episodes their tasks alone."""
     if isinstance(data, Dataset):
         return data
     if isinstance(data, Episodes):
         points = [data.dataset.x[rows[mask].numpy()] for rows, mask in zip(data.batch.rows, data.batch.mask, strict=True)]
         return Dataset.from_tasks(points, name=data.dataset.name)
     if isinstance(data, DataSplit):
-        raise DataError(f"{data.name!r} has a training and a held-out part: fit on its .train")
+        return data.train
     return _as_unlabelled(data)
 
 

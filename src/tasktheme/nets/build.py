@@ -41,12 +41,13 @@ class Networks(nn.Module):
         return bfloat16_products(device, enabled=rounded and isinstance(self.encoder, ConvolutionalEncoder))
 
     def standardise_by(self, data: Tensor) -> None:
-        """Give a vector encoder (and its decoder, which shares it) the mean and deviation of the training data."""
-        if isinstance(self.encoder, VectorEncoder):
+        """Give an encoder that standardises (and its decoder, which shares that) the mean and deviation of the training data."""
+        standardise = None if isinstance(self.encoder, ConvolutionalEncoder) else self.encoder.standardise
+        if standardise is not None:
             scale, mean = torch.std_mean(data.double(), dim=0, correction=0)
             constant = scale <= _CONSTANT * mean.abs()  # nothing but rounding: not to be blown up to unit variance
-            self.encoder.standardise.mean.copy_(mean)
-            self.encoder.standardise.scale.copy_(scale.masked_fill(constant, 1.0))
+            standardise.mean.copy_(mean)
+            standardise.scale.copy_(scale.masked_fill(constant, 1.0))
 
     @torch.no_grad()
     def start_at(self, data: Tensor) -> None:
@@ -82,11 +83,11 @@ def _build(settings: Settings, point_shape: tuple[int, ...]) -> tuple[Encoder, D
         kind = "convolutional" if images else "identity"
     if (kind == "convolutional") != images:
         raise SettingsError(f"the {kind} encoder does not take data points of shape {point_shape}")
-    if kind == "identity":
-        return IdentityEncoder(), None
     if kind == "convolutional":
         shape = (point_shape, settings.filters, settings.latent_dim, settings.norm)
         return ConvolutionalEncoder(*shape), ConvolutionalDecoder(*shape)
     standardise = Standardise(torch.zeros(point_shape), torch.ones(point_shape))
+    if kind == "identity":
+        return IdentityEncoder(standardise if settings.standardise else None), None
     layers = (standardise, settings.hidden, settings.latent_dim)
     return VectorEncoder(*layers), VectorDecoder(*layers)

@@ -15,18 +15,6 @@ from tasktheme.nets.scale import split_scale
 _HALF_LOG_2PI = 0.5 * math.log(2.0 * math.pi)
 
 
-class IdentityEncoder(nn.Module):
-    """u = x with certainty, for features that are already good: the model becomes Gaussian LDA."""
-
-    independent = True
-
-    def forward(
-        self, x: Float[Tensor, "T N D"], mask: Bool[Tensor, "T N"]
-    ) -> tuple[Float[Tensor, "T N D"], Float[Tensor, "T N D"]]:
-        """m = x and s = 0."""
-        return x, torch.zeros_like(x)
-
-
 class Standardise(nn.Module):
     """Shift and scale each feature by the training data's mean and standard deviation, which travel with the model."""
 
@@ -41,6 +29,23 @@ class Standardise(nn.Module):
     def forward(self, x: Float[Tensor, "*B F"]) -> Float[Tensor, "*B F"]:
         """Standard units."""
         return (x - self.mean) / self.scale
+
+
+class IdentityEncoder(nn.Module):
+    """u = x with certainty, perhaps in standard units, for features that are already good: the model becomes Gaussian LDA."""
+
+    independent = True
+
+    def __init__(self, standardise: Standardise | None = None) -> None:
+        super().__init__()
+        self.standardise = standardise
+
+    def forward(
+        self, x: Float[Tensor, "T N D"], mask: Bool[Tensor, "T N"]
+    ) -> tuple[Float[Tensor, "T N D"], Float[Tensor, "T N D"]]:
+        """m = x and s = 0."""
+        m = x if self.standardise is None else self.standardise(x)
+        return m, torch.zeros_like(m)
 
 
 class VectorEncoder(nn.Module):

@@ -48,6 +48,10 @@ class Tasks:
     def __len__(self) -> int:
         return self.numbers.shape[-1]
 
+    def __repr__(self) -> str:
+        known = [name for name in ("support", "query", "gamma") if getattr(self, name) is not None]
+        return f"Tasks({len(self):,} tasks{', with ' if known else ''}{', '.join(known)})"
+
     @property
     def points(self) -> int:
         """How many images each task has, labelled or not."""

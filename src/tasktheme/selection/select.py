@@ -70,8 +70,8 @@ def select(
         k: how many, best first.
         targets: tasks that the learner is to do well on; without them, on any. "random" does not look at them.
         learner: the current meta-learner, for "worst-case" and "predicted"; for "task2vec" its probe, a MAML.
-        recent: tasks picked before, latest last, for "diverse"; those of them that are still in the pool are not picked again.
-            A task is known by gamma and the columns that both sets have.
+        recent: tasks picked before, latest last: those of them that are still in the pool are not picked again, and policies with
+            a memory, as "diverse", look at the last. A task is known by gamma and the columns that both sets have.
         seed: with ``step``, of everything random.
         step: how many picks came before.
         progress: show a progress bar on standard error while images are looked at.
@@ -86,8 +86,6 @@ def select(
         raise SettingsError(f"policy must be a name or an object of a subclass of tasktheme.Policy, got {chosen!r}")
     if not isinstance(step, int | np.integer) or step < 0:
         raise SettingsError(f"step must be a whole number of earlier picks, 0 or more, got {step!r}")
-    if recent is not None and (not chosen.memory or chosen.sees_learner):  # who sees the learner wants its losses on them too
-        raise SettingsError(f"the policy {chosen.name!r} does not look at recent picks, 'diverse' does: leave recent out")
     for part in (pool, *(given for given in (targets, recent) if given is not None)):
         if not isinstance(part, TaskSet | Tasks):
             raise DataError(f"expected a task set (model.embed) or tasks with images (draw_tasks), got {type(part).__name__}")
@@ -109,7 +107,8 @@ def select(
     with progress_bar("looking at tasks", total, show=progress and chosen.looks_at_all) as advance:
         described, aimed = (None if tasks is None else _enter(chosen, tasks, slow, advance) for tasks in (own, aims))
         assert described is not None
-        remembered = chosen.enter(last).kept[-chosen.memory :] if last is not None and chosen.memory else described.kept[:0]
+        looks_back = last is not None and chosen.memory and not chosen.sees_learner  # who sees it wants its losses on them too
+        remembered = chosen.enter(last).kept[-chosen.memory :] if last is not None and looks_back else described.kept[:0]
         now = Now(seed, step, network, remembered, looked=lambda tasks: advance(tasks, ""))
         pick = _greedily if chosen.greedy else _at_once
         picks = pick(chosen, described, aimed, now, k, torch.from_numpy(left).to(described.kept.device))
@@ -123,6 +122,9 @@ def not_picked(pool: TaskSet | Tasks, recent: TaskSet | Tasks | None) -> npt.NDA
     Gamma alone does not tell small tasks apart: with few data points, many have the very same.
     """
     left = np.ones(len(pool), dtype=np.bool_)
+    if isinstance(pool, TaskSet) and isinstance(recent, TaskSet) and pool.prior is not None and recent.prior is not None:
+        size = int(min((*pool.sizes, *recent.sizes), default=0))
+        pool, recent = (part.resized(size) if size else part for part in (pool, recent))  # one of them may have been
     own, known = (_known(part) for part in (pool, recent))
     if own is None or known is None:
         return left
@@ -147,7 +149,8 @@ def _known(tasks: TaskSet | Tasks | None) -> tuple[Floats, Mapping[str, Sequence
 def _keys(gamma: Floats, columns: Mapping[str, Sequence[Any]], names: Sequence[str]) -> Iterator[tuple[bytes | str, ...]]:
     """What each task is known by; values as texts, which are the same before and after a file of any kind."""
     for row, numbers in enumerate(gamma):
-        yield numbers.tobytes(), *(_text(columns[name][row]) for name in names)
+        rounded = numbers.astype(np.float32)  # brought to one size by another way, they may differ in the last digits
+        yield rounded.tobytes(), *(_text(columns[name][row]) for name in names)
 
 
 def _text(value: Any) -> str:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tasktheme.errors import TrainingWarning
 from tasktheme.tasks.distances import Floats
+
+_FAR, _NATS = 5.0, 20.0  # quartile ranges below the lower quartile, and nats: an outlier is further than both
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +33,21 @@ class Novelty:
     distances: Floats
     indices: npt.NDArray[np.int64]
     misfit: Floats | None = None
+
+
+def warn_of_outlier(log_likelihood: Floats, columns: Mapping[str, Sequence[Any]]) -> None:
+    """Warn where the least explained of the known tasks stands so far apart that no new one will be less explained."""
+    low, high = np.quantile(log_likelihood, [0.25, 0.75])
+    worst = int(log_likelihood.argmin())
+    below = float(low - log_likelihood[worst])
+    if below > max(_FAR * float(high - low), _NATS):
+        name = f"{columns['name'][worst]!r}" if "name" in columns else f"no. {worst}"
+        warnings.warn(
+            f"the known task {name} is explained worse than most, by {below:,.0f} nats a data point: while it is there, misfit "
+            "tells of nothing that is explained better; leave it out if it should not be among the known",
+            TrainingWarning,
+            stacklevel=3,
+        )
 
 
 def percentile_of(distances: Floats, usual: Floats) -> Floats:

@@ -21,7 +21,7 @@ from tasktheme.maths import dirichlet
 from tasktheme.tasks import distances
 from tasktheme.tasks.distances import Direction, Floats
 from tasktheme.tasks.files import read_tasks, task_table, write_tasks
-from tasktheme.tasks.novelty import Novelty, percentile_of
+from tasktheme.tasks.novelty import Novelty, percentile_of, warn_of_outlier
 from tasktheme.tasks.search import Index, Nearest
 
 if TYPE_CHECKING:
@@ -232,21 +232,23 @@ class TaskSet:
         return distances.earth_mover(self.concentration, other.concentration, ground, aspects=self.aspects)
 
     def nearest(self, reference: TaskSet, k: int | None = None, *, direction: Direction = "forward") -> Nearest:
-        """The k tasks of ``reference`` with the smallest KL[self_i || reference_j]; a task is not its own neighbour.
+        """The k tasks of ``reference`` with the smallest KL[self_i || reference_j]; a task is not its own neighbour, whether the
+        two sets are one object or one is a copy of the other.
 
         By default 5, or as many as there are. Exact. "reverse" searches by KL[reference_j || self_i], "symmetric" by the mean of
         both. The first search in a direction prepares ``reference``, which then keeps 4 (K + 1) bytes for each task (twice that
         if symmetric).
         """
         self.check_same_model(reference)
-        available = len(reference) - (reference is self)
+        itself = self._is_copy(reference)
+        available = len(reference) - itself
         if not available:
             raise DataError("there is no other task to be near to: a task is not its own neighbour")
         k = min(_NEIGHBOURS, available) if k is None else k
         if not isinstance(k, int | np.integer) or not 1 <= k <= available:
             raise DataError(f"k must be a whole number between 1 and {available}, the number of other tasks, got {k!r}")
         own = distributed.share(len(self))
-        numbers = np.arange(len(self))[own] if reference is self else None
+        numbers = np.arange(len(self))[own] if itself else None
         found = reference._index(direction).nearest(self.concentration[own], k, numbers=numbers)
         return Nearest(distributed.all_rows(found.indices), distributed.all_rows(found.distances))
 
@@ -254,7 +256,8 @@ class TaskSet:
         """How unlike the known tasks of ``reference`` each task is, as a percentile of their own distances.
 
         A known task's own distance is that to its nearest other known task; of more than ``sample`` known tasks, that many
-        stand for all. Sizes matter to KL: bring both sets to one size first (:meth:`resized`) if theirs differ.
+        stand for all, and of a task that is there several times one. Sizes matter to KL: bring both sets to one size first
+        (:meth:`resized`) if theirs differ.
 
         A mixture can only say which themes a task is nearest to. One of a kind that the model has never seen may have the mixture
         of a known one; its ``misfit`` tells. Where the model was fitted to the known tasks it explains others of their kinds
@@ -266,13 +269,36 @@ class TaskSet:
         if sample < 1:
             raise DataError(f"sample, the known tasks that stand for all, must be at least 1, got {sample}")
         found = self.nearest(reference, k=1, direction=direction)
-        some = np.unique(np.linspace(0, len(reference) - 1, min(sample, len(reference))).round().astype(np.int64))
-        itself = reference._index(direction).nearest(reference.concentration[some], k=1, numbers=some)
-        usual = itself.distances[:, 0]
+        usual = reference._usual_distances(direction, sample)
+        if (usual == 0.0).any() and 2 <= len(alone := reference._without_copies()) < len(reference):
+            usual = alone._usual_distances(direction, sample)
         misfit = None
         if self.log_likelihood is not None and reference.log_likelihood is not None:
+            warn_of_outlier(reference.log_likelihood, reference.columns)
             misfit = np.maximum(reference.log_likelihood.min() - self.log_likelihood, 0.0)
         return Novelty(percentile_of(found.distances[:, 0], usual), found.distances[:, 0], found.indices[:, 0], misfit)
+
+    def _usual_distances(self, direction: Direction, sample: int) -> Floats:
+        """Of every so many-th task the distance to its nearest other one."""
+        some = np.unique(np.linspace(0, len(self) - 1, min(sample, len(self))).round().astype(np.int64))
+        return self._index(direction).nearest(self.concentration[some], k=1, numbers=some).distances[:, 0]
+
+    def _without_copies(self) -> TaskSet:
+        """One of those tasks that have all in common, columns too; all of them where nothing but numbers is known."""
+        if not self.columns:
+            return self
+        rows: dict[tuple[bytes | str, ...], int] = {}
+        for row, gamma in enumerate(self.concentration):
+            rows.setdefault((gamma.tobytes(), *(str(values[row]) for values in self.columns.values())), row)
+        return self[list(rows.values())]
+
+    def _is_copy(self, other: TaskSet) -> bool:
+        """Whether both are the same tasks, perhaps read, embedded or resized anew."""
+        return other is self or (
+            len(other) == len(self)
+            and np.array_equal(other.concentration, self.concentration)
+            and self.columns.get("name") == other.columns.get("name")
+        )
 
     def to_arrow(self) -> pa.Table:
         """A flat pyarrow table: the columns, size, converged, log_likelihood, and gamma_0, gamma_1, ... for the themes."""

@@ -44,8 +44,8 @@ def warn_of_units(x: npt.NDArray[Any]) -> None:
     spread = np.sort(spread[spread > 1e-12 * np.abs(some).max(axis=0, initial=0.0)])  # one that never changes says nothing
     if len(spread) and spread[-1] > _WIDEST * (usual := spread[(len(spread) - 1) // 2]):
         _warn(
-            f"one feature varies {spread[-1] / usual:,.0f} times as much as most: themes will see little else; divide each "
-            "feature by its standard deviation, or set encoder=vector, which does"
+            f"one feature varies {spread[-1] / usual:,.0f} times as much as most: themes will see little else; "
+            "set standardise=true, which divides each feature by its standard deviation"
         )
 
 
