@@ -365,6 +365,14 @@ def test_bad_tasks_are_one_clear_line(model: tt.PTM, data: tt.Dataset) -> None:
         assert words in str(caught.value)
 
 
+def test_all_tasks_at_fault_are_named_at_once(model: tt.PTM, data: tt.Dataset) -> None:
+    good, nan = data.x[:2], np.full((2, 1, 16, 16), np.nan)
+    with pytest.raises(DataError, match=r"task 'bob': data point 0 holds a NaN .*; at fault too: task 'dan', task 'eve'"):
+        model.embed({"ann": good, "bob": nan, "cat": good, "dan": np.zeros((2, 5, 16, 16)), "eve": []})
+    with pytest.raises(DataError, match=r"task 0: .*; at fault too: task 1, task 2, task 3, task 4, task 5, and 3 more"):
+        model.embed([nan] * 9)
+
+
 def test_arrays_by_name_are_tasks_of_these_names(model: tt.PTM, data: tt.Dataset) -> None:
     named = model.embed({"ann": data.x[:2], "bob": data.x[2:7]})
     assert named.columns["name"] == ["ann", "bob"]

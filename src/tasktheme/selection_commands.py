@@ -76,8 +76,8 @@ def select(
     recent: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Tasks picked before, latest last, which are left out; diverse looks at the last of them. --out writes such a file "
-            "of the new picks alone, so give all of them: may be repeated."
+            help="Tasks picked before, latest last, which are left out; diverse looks at the last of them. --out writes such a "
+            "file of the new picks alone, so give all of them: may be repeated."
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of everything random.", min=0)] = 0,

@@ -18,6 +18,7 @@ from tasktheme.data.task_lists import TaskList, all_combinations
 from tasktheme.errors import DataError
 
 WAYS = 5  # classes in a task, where nobody says how many
+_NAMED = 5  # of many tasks at fault
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +50,17 @@ class Dataset:
             raise DataError(f"{name!r}: expected a name for each of the {len(tasks)} tasks, got {len(names)} names")
         points = [task[0] if isinstance(task, tuple) and len(task) == 2 else task for task in tasks]  # labels do not matter
         titles = [f"task {i}" if names is None else f"task {names[i]!r}" for i in range(len(tasks))]
-        arrays = [check_data(as_array(task, what=what), what=what) for task, what in zip(points, titles, strict=True)]
+        arrays, faults = [], {}
+        for what, task in zip(titles, points, strict=True):
+            try:
+                arrays.append(check_data(as_array(task, what=what), what=what))
+            except DataError as fault:
+                faults[what] = str(fault)
+        if faults:
+            first, *others = faults
+            more = f", and {len(others) - _NAMED:,} more" if len(others) > _NAMED else ""
+            named = f"; at fault too: {', '.join(others[:_NAMED])}{more}" if others else ""
+            raise DataError(faults[first] + named)
         for what, array in zip(titles, arrays, strict=True):
             if array.shape[1:] != arrays[0].shape[1:]:
                 wanted = f"{arrays[0].shape[1:]} as in {titles[0]}"
