@@ -190,6 +190,18 @@ def test_other_things_than_task_sets_are_one_line(method: str, other: object) ->
         getattr(make(), method)(other)
 
 
+def test_a_task_is_found_by_its_name() -> None:
+    tasks = make()
+    assert tasks["task 7"].columns == {"name": ["task 7"], "level": [7]}
+    np.testing.assert_array_equal(tasks["task 7"].concentration, tasks[7].concentration)
+    with pytest.raises(DataError, match="no task is named 'task 30'"):
+        tasks["task 30"]
+    with pytest.raises(DataError, match="2 tasks are named 'task 3'"):
+        tt.TaskSet.concatenate([tasks, tasks[3]])["task 3"]
+    with pytest.raises(DataError, match="no task is named 'a'"):
+        tt.TaskSet(tasks.concentration, tasks.sizes, tasks.converged)["a"]
+
+
 def test_slicing_takes_everything_along() -> None:
     tasks = make()
     some = tasks[[3, 1]]

@@ -106,9 +106,9 @@ class TaskSet:
         aspects = f" in {self.aspects} aspects" if self.aspects > 1 else ""
         return f"TaskSet({len(self):,} tasks, {self.concentration.shape[1]} themes{aspects}, columns {list(self.columns)})"
 
-    def __getitem__(self, which: int | np.integer | slice | Sequence[int] | npt.NDArray[Any]) -> TaskSet:
-        """Some of the tasks, by slice, indices or a boolean mask; one index gives a set of one task."""
-        rows = np.atleast_1d(np.arange(len(self))[which])
+    def __getitem__(self, which: int | np.integer | slice | Sequence[int] | npt.NDArray[Any] | str) -> TaskSet:
+        """Some of the tasks, by slice, indices or a boolean mask; one index, or a task's name, gives a set of one task."""
+        rows = np.atleast_1d(np.arange(len(self))[self._named(which) if isinstance(which, str) else which])
         return dataclasses.replace(
             self,
             concentration=self.concentration[rows],
@@ -117,6 +117,13 @@ class TaskSet:
             log_likelihood=None if self.log_likelihood is None else self.log_likelihood[rows],
             columns={name: [values[i] for i in rows] for name, values in self.columns.items()},
         )
+
+    def _named(self, name: str) -> int:
+        """Where the one task of this name is."""
+        found = [row for row, own in enumerate(self.columns.get("name", [])) if own == name]
+        if len(found) != 1:
+            raise DataError(f"{f'{len(found):,} tasks are' if found else 'no task is'} named {name!r}")
+        return found[0]
 
     @classmethod
     def concatenate(cls, parts: Sequence[TaskSet]) -> TaskSet:
