@@ -56,11 +56,11 @@ def test_features_of_very_different_spread_are_told(wide: float, told: bool, mon
     monkeypatch.setattr(Trainer, "run", lambda *_, **__: None)
     scale, place = np.array([1.0, 1e-4, 1.0, wide, 0.0, 0.0]), np.array([0, 0, 0, 0, 3.0, 1e6])
     columns = scale * np.random.default_rng(0).normal(size=(2, 9, 6)) + place
-    for encoder, expected in (("identity", told), ("vector", False)):
+    for changes, expected in (({}, told), ({"standardise": True}, False), ({"encoder": "vector"}, False)):
         with warnings.catch_warnings(record=True) as found:
             warnings.simplefilter("always")
-            tt.PTM(settings=SMALL, encoder=encoder, device="cpu").fit(list(columns), tasks=4, progress=False)
-        assert ["divide each feature by its standard deviation" in str(one.message) for one in found] == [True] * expected
+            tt.PTM(settings=SMALL, device="cpu", **changes).fit(list(columns), tasks=4, progress=False)
+        assert ["set standardise=true, which divides each feature" in str(one.message) for one in found] == [True] * expected
 
 
 def test_unused_themes_that_are_left_alone_are_told() -> None:
