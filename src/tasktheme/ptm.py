@@ -17,7 +17,7 @@ from tasktheme.data.dataset import Dataset
 from tasktheme.data.episodes import Episodes, EpisodeStream, whole_tasks
 from tasktheme.data.given import TaskData, as_dataset, as_tasks, check_stream, count_tasks
 from tasktheme.device import find_device
-from tasktheme.errors import DataError, ModelFileError, NotFittedError, SettingsError, TrainingWarning, out_of_memory
+from tasktheme.errors import ModelFileError, NotFittedError, SettingsError, TrainingWarning, out_of_memory
 from tasktheme.fitted import Fitted
 from tasktheme.model.themes import Themes
 from tasktheme.negatives import are_negatives
@@ -31,10 +31,10 @@ from tasktheme.tasks.taskset import TaskSet
 from tasktheme.theme_summary import ThemeSummary, some_rows, summarise
 from tasktheme.training.batches import check_points, embedded_batches, stream_points
 from tasktheme.training.checkpoint import resume_training, save_training
+from tasktheme.training.checks import check_aspects, check_enough, check_training
 from tasktheme.training.choice import Choice
 from tasktheme.training.compiler import is_compiled
 from tasktheme.training.embedding import EmbeddedTasks, SharedPoints, embed_batch
-from tasktheme.training.health import warn_of_units, warn_of_wide_themes
 from tasktheme.training.held_out import held_out_terms
 from tasktheme.training.loop import Trainer
 from tasktheme.training.resumable import check_run, run_resumably
@@ -44,7 +44,6 @@ _REFITTED = frozenset(  # settings of themes and of the tasks that they are fitt
     | {"covariance", "covariance_floor", "covariance_prior", "polish_tasks", "polish_sweeps", "polish_start"}
     | {"embed_iterations", "embed_tolerance", "ways", "t_shots", "v_shots", "seed"}
 )
-_OF_ENCODERS = {"classification_weight": 0, "training_aspects": 1}  # settings that mean nothing to one that does not learn
 _OF_EMBEDDING = ("embed_iterations", "embed_tolerance")  # settings that a fitted model may change
 _TASKS_IN_PART = 10_000  # of a stream
 
@@ -120,25 +119,8 @@ class PTM:
         dataset = as_dataset(data)
         tasks, file = check_run(tasks, checkpoint, resume=resume, every=checkpoint_every)
         settings = self._asked if self.settings is self._found else self.settings
-        if settings.classification_weight > 0.0 and dataset.unlabelled:
-            raise SettingsError("unlabelled tasks cannot train a classification loss: set classification_weight = 0")
-        if settings.validation_responsibilities == "reused" and dataset.unlabelled and dataset.counts.min() < 2:
-            raise DataError("responsibilities reused row by row need tasks of at least two data points, one for each half")
         networks = Networks(settings, dataset.point_shape, self.device)
-        if settings.standardise and len(dataset.point_shape) > 1:
-            raise SettingsError("standardise is for feature vectors, and images are none: leave it out")
-        for name, off in _OF_ENCODERS.items():
-            if networks.decoder is None and getattr(settings, name) != off:
-                raise SettingsError(f"the identity encoder learns nothing: set {name} = {off} or encoder = 'vector'")
-        for aspects in (settings.training_aspects, settings.aspects):
-            _check_aspects(aspects, settings.latent_dim if networks.decoder is not None else dataset.point_shape[0])
-        if settings.initialisation == "mixture" or settings.aspects > 1:
-            _check_enough(dataset, settings.themes)
-        if networks.decoder is None:
-            if not settings.standardise:
-                warn_of_units(dataset.x)
-            if settings.covariance == "full":
-                warn_of_wide_themes(dataset.point_shape[0])
+        check_training(settings, dataset, learns=networks.decoder is not None)
         networks.standardise_by(dataset.tensor)
         if settings.network_start == "data":
             networks.start_at(dataset.tensor)
@@ -170,8 +152,8 @@ class PTM:
         dataset = as_dataset(data)
         check_points(networks, dataset)
         settings = self.settings.changed({"choose_themes": False, **changes})
-        _check_enough(dataset, settings.themes)
-        _check_aspects(settings.aspects, self.themes.dimensions)
+        check_enough(dataset, settings.themes)
+        check_aspects(settings.aspects, self.themes.dimensions)
         self._warn_of(None, dataset)
         trainer = Trainer(settings, networks, dataset, 1, self.device)
         trainer.refit_themes(progress=progress)
@@ -359,19 +341,6 @@ class PTM:
         check_points(networks, dataset)
         [(_, batch)] = whole_tasks(dataset, points=len(dataset))
         return embed_batch(networks.encoder, dataset.tensor.to(self.device), batch.to(self.device))
-
-
-def _check_enough(dataset: Dataset, themes: int) -> None:
-    """DataError where so many themes cannot start: now, and not after a warm-up, or for want of memory."""
-    if themes > len(dataset):
-        raise DataError(f"{themes} themes need at least as many data points to start from, got {len(dataset)}")
-
-
-def _check_aspects(aspects: int, dimensions: int) -> None:
-    """SettingsError where the embedding cannot be dealt out so."""
-    if dimensions % aspects:
-        cannot = f"an embedding of {dimensions} dimensions cannot be dealt out to {aspects} aspects alike"
-        raise SettingsError(f"{cannot}: take a number that divides {dimensions}")
 
 
 def _numpy(tensor: Tensor) -> npt.NDArray[np.float32]:

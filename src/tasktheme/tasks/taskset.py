@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,6 +18,7 @@ from tasktheme.errors import DataError
 from tasktheme.files import check_free, make_folder
 from tasktheme.maths import dirichlet
 from tasktheme.tasks import distances
+from tasktheme.tasks.arrays import KINDS, as_numbers, kept
 from tasktheme.tasks.distances import Direction, Floats
 from tasktheme.tasks.files import read_tasks, task_table, write_tasks
 from tasktheme.tasks.novelty import Novelty, percentile_of, warn_of_outlier
@@ -30,13 +30,6 @@ if TYPE_CHECKING:
 
 _SMALLEST, _LARGEST = 1e-12, 1e15  # of gamma: beyond, digamma and its products leave the floats that a search uses
 _NEIGHBOURS = 5  # where nobody says how many
-_KINDS = {
-    "concentration": (np.float64, "fiu"),
-    "prior": (np.float64, "fiu"),
-    "log_likelihood": (np.float64, "fiu"),
-    "sizes": (np.int64, "iu"),
-    "converged": (np.bool_, "b"),
-}
 _OWN_COLUMNS = ("concentration", "size", "converged", "log_likelihood", "tasktheme")
 
 
@@ -67,9 +60,9 @@ class TaskSet:
     aspects: int = 1
 
     def __post_init__(self) -> None:
-        for name in _KINDS:
+        for name in KINDS:
             if getattr(self, name) is not None:
-                object.__setattr__(self, name, _array(name, getattr(self, name)))
+                object.__setattr__(self, name, as_numbers(name, getattr(self, name)))
         if self.concentration.ndim != 2 or self.concentration.shape[1] < 1:
             raise DataError(f"concentration must be (tasks, themes) numbers, got shape {self.concentration.shape}")
         whole = isinstance(self.aspects, int | np.integer) and self.aspects >= 1
@@ -83,16 +76,16 @@ class TaskSet:
             raise DataError("sizes, the data points of each task, must be at least 0")
         if self.log_likelihood is not None and not np.isfinite(self.log_likelihood).all():
             raise DataError("log_likelihood must be finite throughout")
-        for array in _KINDS:
+        for array in KINDS:
             if (own := getattr(self, array)) is None:
                 continue
             wanted = self.concentration.shape[1] if array == "prior" else len(self)
             if own.ndim != (2 if array == "concentration" else 1) or len(own) != wanted:
                 raise DataError(f"{array} has {own.size} values, expected {wanted}")
-            frozen = _kept(own).view()
+            frozen = kept(own).view()
             frozen.flags.writeable = False
             object.__setattr__(self, array, frozen)
-        object.__setattr__(self, "columns", {name: _kept(values) for name, values in self.columns.items()})
+        object.__setattr__(self, "columns", {name: kept(values) for name, values in self.columns.items()})
         for name, values in self.columns.items():
             if name in _OWN_COLUMNS or name.startswith("gamma_"):
                 raise DataError(f"a column cannot be called {name!r}: that is one of the task set's own")
@@ -351,23 +344,3 @@ class TaskSet:
         same = [(one.fingerprint, one.concentration.shape[1], one.aspects) for one in (self, other)]
         if same[0] != same[1]:
             raise DataError("the two task sets come from different models and cannot be compared: embed both with one model")
-
-
-def _array(name: str, values: Any) -> npt.NDArray[Any]:
-    """Values as numbers of the one kind that all else computes with."""
-    kind, taken = _KINDS[name]
-    try:
-        found = np.asarray(values)
-    except ValueError:  # rows of different lengths
-        found = np.array("")
-    if found.size and found.dtype.kind not in taken:
-        wanted = {"fiu": "numbers", "iu": "whole numbers", "b": "true or false"}[taken]
-        raise DataError(f"{name} must be an array of {wanted}, got {reprlib.repr(values)}")
-    return found.astype(kind, copy=False)
-
-
-def _kept(values: Any) -> Any:
-    """Values that nobody else changes: what can be written to is copied."""
-    if isinstance(values, np.ndarray):
-        return values.copy() if values.flags.writeable else values
-    return list(values) if isinstance(values, list) else values
