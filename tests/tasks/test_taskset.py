@@ -69,6 +69,8 @@ def test_a_task_is_not_its_own_neighbour_in_a_copy_either(tmp_path: Path) -> Non
         assert found.distances.min() > 0.0
     resized = tasks.resized(10).nearest(tasks.resized(10), k=1)
     assert (resized.indices[:, 0] != np.arange(30)).all()
+    arrays = tasks.with_columns(name=np.array(tasks.columns["name"]))
+    np.testing.assert_array_equal(arrays.nearest(tasks, k=3).indices, expected.indices)
     others = tasks.with_columns(name=[f"other {i}" for i in range(30)])
     assert (tasks.nearest(others, k=1).distances == 0.0).all()
 

@@ -297,7 +297,7 @@ class TaskSet:
         return other is self or (
             len(other) == len(self)
             and np.array_equal(other.concentration, self.concentration)
-            and self.columns.get("name") == other.columns.get("name")
+            and list(self.columns.get("name", ())) == list(other.columns.get("name", ()))
         )
 
     def to_arrow(self) -> pa.Table:
